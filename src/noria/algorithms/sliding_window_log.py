@@ -1,0 +1,216 @@
+"""Sliding-window log: remember when each call was, count those of the last period.
+
+Bound: never more than N in any half-open window (t - W, t]; a call exactly W old no longer counts.
+It is the only one of the four that keeps the sentence "N per period" to the letter.
+Cost: memory for each admitted call of the last period, at most N entries of 16 bytes; time
+O(log N), since the entries are in order and carry running totals: nothing is shifted or summed.
+Choose it for small N where exactness counts (log-ins, one-time codes, payments). N is capped at
+100,000.
+Source: the exact counter to which the other schemes are approximations; Figma, "An alternative
+approach to rate limiting" (2017), compares them.
+
+State: (last, entries, start, end, total). `entries` only ever grows, and a state is a view of its
+positions [start, end): a step that is thrown away, because another limit refused, has cost nothing
+and is overwritten by the next. Entry i is (tick, units charged before it); `total` is all units up
+to `end`. A call is one entry, whatever it cost. Refused calls leave none.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol, TypeAlias
+
+    from noria.algorithms import Numbers, Rest, Shape, Step
+
+    class Log(Protocol):
+        """What a store must keep for this kernel; positions are absolute and never reused."""
+
+        def time(self, at: int, /) -> int:
+            """The tick of entry `at`."""
+            ...
+
+        def before(self, at: int, /) -> int:
+            """The units charged before entry `at`."""
+            ...
+
+        def first_after(self, time: int, start: int, end: int, /) -> int:
+            """The first position of [start, end) whose tick is later, or `end`."""
+            ...
+
+        def first_reaching(self, units: int, start: int, end: int, /) -> int:
+            """The first position of [start, end) with as many units before it, or `end`."""
+            ...
+
+        def append(self, at: int, time: int, before: int, /) -> None:
+            """Write entry `at`, forgetting whatever stood there and behind."""
+            ...
+
+        def since(self, start: int, /) -> Log:
+            """The same log where entries before `start` need not be kept."""
+            ...
+
+        def until(self, end: int, /) -> Log:
+            """A log with the entries before `end`, of its own: writing to it leaves this alone."""
+            ...
+
+    State: TypeAlias = tuple[int, Log, int, int, int]
+
+
+class Entries:
+    """A log in memory: two arrays, of ticks and of running totals."""
+
+    __slots__ = ("base", "times", "totals")
+
+    def __init__(self, times: array[int], totals: array[int], base: int) -> None:
+        self.times = times
+        self.totals = totals
+        self.base = base
+
+    def time(self, at: int) -> int:
+        return self.times[at - self.base]
+
+    def before(self, at: int) -> int:
+        return self.totals[at - self.base]
+
+    def first_after(self, time: int, start: int, end: int) -> int:
+        return bisect_right(self.times, time, start - self.base, end - self.base) + self.base
+
+    def first_reaching(self, units: int, start: int, end: int) -> int:
+        return bisect_left(self.totals, units, start - self.base, end - self.base) + self.base
+
+    def append(self, at: int, time: int, before: int) -> None:
+        at -= self.base
+        if at != len(self.times):
+            del self.times[at:]
+            del self.totals[at:]
+        self.times.append(time)
+        self.totals.append(before)
+
+    def since(self, start: int) -> Entries:
+        # A copy, so that decisions not yet read keep their view; seldom enough to cost O(1) a call.
+        dead = start - self.base
+        if dead < 32 or dead * 2 < len(self.times):  # noqa: PLR2004
+            return self
+        return Entries(self.times[dead:], self.totals[dead:], start)
+
+    def until(self, end: int) -> Entries:
+        kept = end - self.base
+        return Entries(self.times[:kept], self.totals[:kept], self.base)
+
+
+def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
+    limit, window, _ = numbers
+    if state is None:
+        left = limit - cost
+        if left >= 0 and cost:
+            log = Entries(array("q", (now,)), array("q", (0,)), 0)
+            return True, (now, log, 0, 1, cost), now + window, left, 0
+        return not cost, None, now, limit, 0 if not cost else None
+    last, entries, start, end, total = state
+    t = now
+    kept = state
+    if last > now:
+        if last - now <= window:
+            t = last
+        else:
+            kept = last, entries, start, end, total = _clamp(state, now)
+    if start < end and entries.time(start) <= t - window:
+        start = entries.first_after(t - window, start, end)
+    used = total - entries.before(start) if start < end else 0
+    left = limit - used - cost
+    if left >= 0 and cost:
+        entries = entries.since(start)
+        entries.append(end, t, total)
+        return True, (t, entries, start, end + 1, total + cost), t + window, left, 0
+    room = max(limit - used, 0)
+    if not cost:
+        return True, state, last + window, room, 0
+    if cost > limit:
+        return False, kept, last + window, room, None
+    # The entry with which enough units have left: the one before enough are behind.
+    blocking = entries.first_reaching(total + cost - limit, start + 1, end) - 1
+    return False, kept, last + window, room, entries.time(blocking) + window - now
+
+
+def rest(numbers: Numbers, state: State | None, now: int) -> Rest:
+    _, window, _ = numbers
+    if state is None:
+        return 0, None
+    _, entries, start, end, _ = state
+    if start == end:
+        return 0, None
+    return max(entries.time(end - 1) + window - now, 0), None
+
+
+def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
+    last, entries, start, end, total = state
+    if at <= now - window:
+        return state
+    first = entries.first_after(at - 1, start, end)
+    behind = entries.first_after(at, first, end)
+    if first == behind:
+        return state
+    units = (entries.before(behind) if behind < end else total) - entries.before(first)
+    later = _pairs(entries, behind, end, total)
+    if units > cost:
+        later.insert(0, (at, units - cost))
+    return (last, *_rewritten(entries, start, first, entries.before(first), later))
+
+
+def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # noqa: ARG001
+    (_, old_tick), (_, tick) = old, new
+    if old_tick == tick:
+        return state
+    last, entries, start, end, total = state
+    pairs = [(-(-t * old_tick // tick), units) for t, units in _pairs(entries, start, end, total)]
+    total -= sum(units for _, units in pairs)
+    return (-(-last * old_tick // tick), *_rewritten(entries, start, start, total, pairs))
+
+
+def copy(state: State) -> State:
+    last, entries, start, end, total = state
+    return last, entries.until(end), start, end, total
+
+
+def coarsen(state: State) -> State:
+    """The state with its two newest entries as one, at the later tick: less memory, and strict."""
+    last, entries, start, end, total = state
+    if end - start < 2:  # noqa: PLR2004
+        return state
+    newest = entries.time(end - 1)
+    first = end - 2
+    before = entries.before(first)
+    return (last, *_rewritten(entries, start, first, before, [(newest, total - before)]))
+
+
+def _clamp(state: State, now: int) -> State:
+    """The state with every entry later than `now` moved to now."""
+    _, entries, start, end, total = state
+    first = entries.first_after(now, start, end)
+    if first == end:
+        return now, entries, start, end, total
+    before = entries.before(first)
+    return (now, *_rewritten(entries, start, first, before, [(now, total - before)]))
+
+
+def _pairs(entries: Log, first: int, end: int, total: int) -> list[tuple[int, int]]:
+    """(tick, units) of each entry of [first, end)."""
+    totals = [entries.before(at) for at in range(first, end)] + [total]
+    return [(entries.time(at), totals[at - first + 1] - totals[at - first]) for at in range(first, end)]
+
+
+def _rewritten(
+    entries: Log, start: int, first: int, total: int, pairs: list[tuple[int, int]]
+) -> tuple[Log, int, int, int]:
+    """The log with `pairs` from position `first` on, which `total` units precede; without a tick."""
+    fresh = entries.until(first)
+    at = first
+    for time, units in pairs:
+        fresh.append(at, time, total)
+        at += 1
+        total += units
+    return fresh, start, at, total

@@ -1,0 +1,87 @@
+"""Plan: from what the caller wrote to a batch, every argument checked before any I/O."""
+
+from __future__ import annotations
+
+from noria.algorithms.units import MAX_COST
+from noria.model.batch import Batch, Entry
+from noria.model.errors import UsageError
+from noria.model.limit import as_limit
+from noria.model.rate import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from noria.model.limit import Limit, Rule
+
+MOST_STATES = 64
+"""The most limits of one key, or entries of one batch per key, that a record holds."""
+
+
+def plan(key: object, limits: Sequence[Limit | str], cost: object, *, charge: bool) -> Batch:
+    """A batch for one key under some limits."""
+    return plan_many([(key, limit, cost) for limit in checked_limits(limits)], charge=charge)
+
+
+def plan_many(items: object, *, charge: bool) -> Batch:
+    """A batch of (key, limit) or (key, limit, cost); the costs of a pair given twice add up."""
+    entries: dict[tuple[str, str], Entry] = {}
+    named: dict[tuple[str, str], Limit] = {}
+    for key, limit, cost in _triples(items):
+        if limit.name is not None and named.setdefault((key, limit.name), limit) != limit:
+            raise UsageError(
+                f"two different limits have the name {shown(limit.name)} in one call: "
+                f"{named[key, limit.name]} and {limit}"
+            )
+        entry = entries.get((key, limit.rule.id))
+        if entry is None:
+            entries[key, limit.rule.id] = Entry(key, limit.rule, cost, veto=not limit.shadow)
+        else:
+            entry.cost += cost
+    return Batch(list(entries.values()), charge=charge)
+
+
+def _triples(items: object) -> Iterable[tuple[str, Limit, int]]:
+    if not isinstance(items, (list, tuple)) or not items:
+        raise UsageError(
+            f"{shown(items)}: expected a list of (key, limit) or (key, limit, cost), with one at least"
+        )
+    for item in items:
+        if not isinstance(item, tuple) or len(item) not in (2, 3):
+            raise UsageError(f"{shown(item)}: expected (key, limit) or (key, limit, cost)")
+        key, limit, cost = item if len(item) == 3 else (*item, 1)  # noqa: PLR2004
+        yield checked_key(key), as_limit(limit), checked_cost(cost)
+
+
+def checked_limits(limits: Sequence[Limit | str]) -> Sequence[Limit | str]:
+    if not limits:
+        raise UsageError("no limits given: expected at least one, such as Limit('100/minute')")
+    return limits
+
+
+def checked_key(key: object) -> str:
+    """`key` itself; a `UsageError` unless it is text that is not empty and has a UTF-8 form."""
+    if type(key) is not str:
+        if isinstance(key, str):
+            return checked_key(str.__str__(key))
+        raise UsageError(f"key {shown(key)}: expected text (str), not {type(key).__name__}")
+    if not key:
+        raise UsageError("key '': expected text that is not empty")
+    if not key.isascii():
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"key {shown(key)}: a lone surrogate has no UTF-8 form") from None
+    return key
+
+
+def checked_cost(cost: object) -> int:
+    """`cost` itself; a `UsageError` unless it is an int of 0 to 2**31."""
+    if type(cost) is not int or not 0 <= cost <= MAX_COST:
+        raise UsageError(f"cost {shown(cost)}: expected a whole number (int) from 0 to 2**31")
+    return cost
+
+
+def rules_of(limits: Sequence[Limit | str]) -> list[Rule]:
+    """The compiled rules of limits, each once."""
+    return list({limit.rule.id: limit.rule for limit in map(as_limit, limits)}.values())

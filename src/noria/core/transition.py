@@ -1,0 +1,112 @@
+"""The transition: all of a batch or none, once for every store.
+
+An entry is charged if it fits and no entry with a veto was refused. That one rule carries three
+things: limits consumed together (each has a veto), shadow limits (no veto: charged when the real
+ones pass and they fit) and descriptors that are decided one by one (nobody has a veto).
+"""
+
+from __future__ import annotations
+
+from noria.algorithms import KERNELS
+from noria.model.batch import Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noria.algorithms import State
+    from noria.model.batch import Batch, Entry, Part, Slot
+    from noria.model.limit import Rule
+
+MOST_REFUNDS = 64
+"""Refunds of one state that are told apart; see `give_back`."""
+
+
+class Move:
+    """What is to become of one entry: its row, and the state to keep where `kept` says so.
+
+    A state to keep without a charge is one that a clock fault has moved to now.
+    """
+
+    __slots__ = ("expires", "kept", "row")
+
+    def __init__(self, row: Row, expires: int, *, kept: bool) -> None:
+        self.row = row
+        self.expires = expires
+        self.kept = kept
+
+
+def transition(batch: Batch, slots: Sequence[Slot | None], now: int) -> list[Move]:
+    """The moves of a batch over the slots of its entries (None: nothing stored), at `now`.
+
+    Changes nothing: the store writes the moves that are kept, with `write`.
+    """
+    steps = []
+    passes = True
+    for entry, slot in zip(batch.entries, slots, strict=True):
+        rule = entry.rule
+        before = current(slot, rule, now)
+        stepped = rule.step(rule.numbers, before, now // rule.tick, entry.cost)
+        steps.append((entry, before, stepped))
+        passes = passes and (stepped[0] or not entry.veto)
+    passes = passes and batch.charge
+    moves = []
+    for entry, before, (fits, state, expires, remaining, wait) in steps:
+        rule = entry.rule
+        charged = fits and passes and entry.cost > 0
+        if fits and not charged and entry.cost:
+            state = before
+            remaining = rule.step(rule.numbers, before, now // rule.tick, 0)[3]
+        elif not batch.charge:
+            state = before
+        row = Row(entry, fits=fits, charged=charged, remaining=remaining, wait=wait, state=state)
+        moves.append(Move(row, expires * rule.tick, kept=state is not before))
+    return moves
+
+
+def write(move: Move, slot: Slot) -> None:
+    """Put a kept move into its slot, and the charge's name into its row."""
+    row = move.row
+    slot.state = row.state
+    slot.shape = row.entry.rule.shape
+    slot.expires = move.expires
+    if row.charged:
+        slot.charges += 1
+    row.birth = slot.birth
+    row.number = slot.charges
+
+
+def current(slot: Slot | None, rule: Rule, now: int) -> State:
+    """A slot's state in the shape that the rule has now."""
+    if slot is None or slot.state is None:
+        return None
+    if slot.shape == rule.shape:
+        return slot.state
+    return rule.kernel.convert(slot.state, slot.shape, rule.shape, now)
+
+
+def give_back(slot: Slot, part: Part, now: int) -> bool:
+    """Take a charge off its slot; false where it weighs no more or was given back before.
+
+    Refunds are told apart by the charge's number: `slot.refunds` holds the number up to which all
+    charges count as given back, then the others. So that the list stays short, at most
+    `MOST_REFUNDS`, a charge that so many newer ones of its state were refunded before cannot be
+    refunded any more.
+    """
+    floor, *done = slot.refunds or (0,)
+    if slot.state is None or slot.birth != part.birth:
+        return False
+    if part.number <= floor or part.number in done:
+        return False
+    period, tick = slot.shape
+    at = part.at * part.shape[1] // tick
+    kernel = KERNELS[part.rule_id.split("|", 1)[0]]
+    state = kernel.refund(period // tick, slot.state, now // tick, at, part.cost)
+    if state is slot.state:
+        return False
+    slot.state = state
+    done = sorted((*done, part.number))
+    while done and (done[0] == floor + 1 or len(done) > MOST_REFUNDS):
+        floor = done.pop(0)
+    slot.refunds = (floor, *done)
+    return True

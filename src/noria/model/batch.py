@@ -1,0 +1,196 @@
+"""What goes to a store and what comes back: a batch of entries, and evidence about each.
+
+A store applies a batch in one atomic step. It answers with facts, the moment by its clock and for
+each entry whether it fitted, whether it was charged and the state that stands now; `core.settle`
+draws the conclusions from them, once for all stores.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol, TypeAlias
+
+    from noria.algorithms import Shape, State
+    from noria.model.limit import Rule
+
+    Clock: TypeAlias = Callable[[], int]
+
+    Figures: TypeAlias = tuple[int, int | None, int]
+    Answer: TypeAlias = tuple[bool, int, int | None, int, State, Figures | None, int, int, bool]
+
+
+class Entry:
+    """`cost` units for one limit on one key; with a `veto`, its refusal refuses the whole batch."""
+
+    __slots__ = ("cost", "key", "rule", "veto")
+
+    def __init__(self, key: str, rule: Rule, cost: int, *, veto: bool) -> None:
+        self.key = key
+        self.rule = rule
+        self.cost = cost
+        self.veto = veto
+
+
+class Batch:
+    """Entries that are decided together; no (key, limit) occurs twice.
+
+    Without `charge` the store only looks.
+    """
+
+    __slots__ = ("charge", "entries")
+
+    def __init__(self, entries: list[Entry], *, charge: bool) -> None:
+        self.entries = entries
+        self.charge = charge
+
+
+class Row:
+    """What became of one entry.
+
+    `fits`: it would pass by itself. `charged`: it passed and was charged. `remaining`: units left
+    now; `wait`: ticks until its cost would pass, 0 where it fits, None for never. `state`: what
+    stands now. `figures`: those of `core.settle`, where the store had to work them out itself.
+    `birth` and `number` name the charge within its state. `overflow`: a full store decided it on a
+    record that several keys share.
+    """
+
+    __slots__ = (
+        "birth",
+        "charged",
+        "entry",
+        "figures",
+        "fits",
+        "number",
+        "overflow",
+        "remaining",
+        "state",
+        "wait",
+    )
+
+    def __init__(  # noqa: PLR0913
+        self,
+        entry: Entry,
+        *,
+        fits: bool,
+        charged: bool,
+        remaining: int,
+        wait: int | None,
+        state: State,
+        figures: Figures | None = None,
+        birth: int = 0,
+        number: int = 0,
+        overflow: bool = False,
+    ) -> None:
+        self.entry = entry
+        self.fits = fits
+        self.charged = charged
+        self.remaining = remaining
+        self.wait = wait
+        self.state = state
+        self.figures = figures
+        self.birth = birth
+        self.number = number
+        self.overflow = overflow
+
+
+class Evidence:
+    """A store's answer to a batch: `now` in microseconds by its clock, and a row for each entry."""
+
+    __slots__ = ("now", "rows")
+
+    def __init__(self, now: int, rows: list[Row]) -> None:
+        self.now = now
+        self.rows = rows
+
+
+class Slot:
+    """One limit's state on one key, as the stores of this process hold or rebuild it.
+
+    `shape` is the (period, tick) the state was made with. From `expires`, in microseconds, the slot
+    equals no slot. `birth` is unique in its store and `charges` counts the charges since: together
+    they name a charge. `refunds` names the charges that were given back: all up to the first number,
+    and those that follow.
+    """
+
+    __slots__ = ("birth", "charges", "expires", "refunds", "shape", "state")
+
+    def __init__(self, shape: Shape, birth: int) -> None:
+        self.state: State = None
+        self.shape = shape
+        self.expires = 0
+        self.birth = birth
+        self.charges = 0
+        self.refunds: tuple[int, ...] = ()
+
+
+class Part:
+    """One limit's share of a charge: all that is needed to give it back, wherever that is done.
+
+    `at` is the tick it was charged at, in ticks of `shape`.
+    """
+
+    __slots__ = ("at", "birth", "cost", "key", "number", "rule_id", "shape")
+
+    def __init__(  # noqa: PLR0913
+        self, key: str, rule_id: str, shape: Shape, at: int, cost: int, birth: int, number: int
+    ) -> None:
+        self.key = key
+        self.rule_id = rule_id
+        self.shape = shape
+        self.at = at
+        self.cost = cost
+        self.birth = birth
+        self.number = number
+
+
+if TYPE_CHECKING:
+
+    class Space(Protocol):
+        """A store as one limiter sees it: under a namespace, with a clock. This is the contract.
+
+        Every method is one atomic step, may be called from any thread, and raises
+        `StoreUnavailable` when the store cannot answer.
+        """
+
+        def apply(self, batch: Batch) -> Evidence:
+            """Decide the batch by `core.transition`, and keep what it says."""
+            ...
+
+        def decide(self, key: str, rule: Rule, cost: int) -> Answer:
+            """`apply` for the commonest batch, one entry: (fits, remaining, wait, now, state, figures,
+            birth, number, overflow), each as in `Row`."""
+            ...
+
+        def refund(self, parts: list[Part]) -> bool:
+            """Give each part back that still weighs and was not given back before."""
+            ...
+
+        def reset(self, key: str, rule_ids: list[str] | None) -> int:
+            """Forget those limits of a key, or all of them; how many were still live."""
+            ...
+
+        def states(self, key: str, rules: list[Rule]) -> tuple[int, list[State]]:
+            """The moment, and a copy of each limit's state that may be stepped freely."""
+            ...
+
+    class Store(Protocol):
+        """What `Limiter` takes; `noria.testing` holds the tests that one must pass."""
+
+        @property
+        def secret(self) -> bytes:
+            """Seals charges: the same for all processes that share the store."""
+            ...
+
+        def space(self, namespace: str, clock: Clock | None) -> Space:
+            """The store under a namespace; `clock` takes the place of the store's own."""
+            ...
+
+        def stats(self) -> dict[str, int]:
+            """Counters worth watching: entries, bytes, overflowed (decisions on shared records)."""
+            ...
+
+        def close(self) -> None:
+            """Let go of the store; another `close` does nothing."""
+            ...
