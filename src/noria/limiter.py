@@ -12,13 +12,14 @@ import time
 from functools import wraps
 from threading import Event
 
+from noria.algorithms.units import MAX_COST, SECOND
 from noria.core import charges, settle
 from noria.core.plan import checked_cost, checked_key, checked_limits, plan, plan_many, rules_of
 from noria.core.queueing import soonest
 from noria.model.batch import Batch, Entry
 from noria.model.decision import Decision, Settled
 from noria.model.errors import ConfigError, RateLimitExceeded, StoreUnavailable, UsageError
-from noria.model.limit import Limit
+from noria.model.limit import Limit, as_limit
 from noria.model.rate import shown
 from noria.stores import open_store
 from noria.waiting import Lines, Waiter
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     Observer = Callable[[Decision, Mapping[str, object]], object]
 
 _FAILURES = ("open", "closed", "local")
-_MOST_COST = 2**31
-_SECOND = 1_000_000
+_ONE = 1
+"""The usual cost, told by identity: no other check of it is needed, and `True` is another object."""
 
 
 class Limiter:
@@ -108,17 +109,18 @@ class Limiter:
         Raises `UsageError` for a wrong key, cost or set of limits; a failing store raises nothing,
         it is answered as `on_store_failure` says.
         """
-        if len(limits) == 1 and type(key) is str and key and key.isascii():
-            # One limit on one key: the commonest call by far, so it is the shortest way.
+        if (
+            len(limits) == 1
+            and type(key) is str
+            and key
+            and key.isascii()
+            and (cost is _ONE or (type(cost) is int and 0 <= cost <= MAX_COST))
+            and on_store_failure is None
+        ):
+            # One limit on one key: the commonest call by far, so it goes the shortest way.
             limit = limits[0]
-            if (
-                type(limit) is Limit
-                and not limit.shadow
-                and type(cost) is int
-                and 0 <= cost <= _MOST_COST
-                and on_store_failure is None
-            ):
-                rule = limit.rule
+            rule = limit.quick if type(limit) is Limit else as_limit(limit).quick
+            if rule is not None:
                 try:
                     answer = self._decide(key, rule, cost)
                 except StoreUnavailable as error:
@@ -126,10 +128,8 @@ class Limiter:
                     decision = self._degraded(batch, self._failure, error)
                 else:
                     wait = answer[2]
-                    retry = wait * rule.tick / _SECOND if wait else None
-                    decision = Decision(
-                        answer[0], answer[1], retry, self._ledger, (key, rule, cost, answer)
-                    )
+                    retry = wait * rule.tick / SECOND if wait else None
+                    decision = Decision(answer[0], answer[1], retry, self._ledger, answer)
                 if self._observer is not None:
                     self._observe(decision, {"key": key, "cost": cost})
                 return decision
@@ -169,9 +169,9 @@ class Limiter:
             origin = decision._origin
             if isinstance(origin, settle.Ledger):
                 if self._local is not None and origin.secret == self._local.secret:
-                    return self._local.space.refund(origin.parts(decision._evidence))
+                    return self._local.space.refund(decision._parts())
                 if origin.secret == ledger.secret and origin.namespace == ledger.namespace:
-                    parts = origin.parts(decision._evidence)
+                    parts = decision._parts()
                     return self._space.refund(parts) if parts else False
             charge = decision.charge
             if charge is None:
@@ -318,7 +318,7 @@ class Limiter:
                 _log().exception("on_decision raised")
 
     def _seconds(self) -> float:
-        return time.monotonic() if self._clock is None else self._clock() / _SECOND
+        return time.monotonic() if self._clock is None else self._clock() / SECOND
 
 
 class AsyncLimiter:
@@ -552,8 +552,8 @@ class _Caller:
         asked = [(waiter.rules, waiter.cost) for waiter in line]
         wait = soonest(now, dict(zip(rules, states, strict=True)), asked)
         left = self.time_left()
-        if wait is None or (left is not None and wait > left * _SECOND):
-            raise RateLimitExceeded(self.late(None if wait is None else wait / _SECOND))
+        if wait is None or (left is not None and wait > left * SECOND):
+            raise RateLimitExceeded(self.late(None if wait is None else wait / SECOND))
 
 
 class _Guard:

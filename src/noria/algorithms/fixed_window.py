@@ -29,21 +29,23 @@ if TYPE_CHECKING:
 def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
     limit, window, _ = numbers
     t = now
+    start = now - now % window
     count = 0
     kept = state
     if state is not None:
         last, count = state
-        if last > now:
+        if last < start:
+            count = 0
+        elif last > now:
             if last - now <= window:
                 t = last
+                start = last - last % window
             else:
                 kept = (now, count)
-        elif last < now - now % window:
-            count = 0
-    end = t - t % window + window
     left = limit - count - cost
     if left >= 0 and cost:
-        return True, (t, count + cost), end, left, 0
+        return True, (t, count + cost), start + window, left, 0
+    end = start + window
     room = max(limit - count, 0)
     if not cost:
         return True, state, end, room, 0

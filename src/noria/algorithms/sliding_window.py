@@ -31,26 +31,27 @@ if TYPE_CHECKING:
 def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
     limit, window, _ = numbers
     t = now
+    offset = now % window
     previous = current = 0
     kept = state
     if state is not None:
         last, previous, current = state
-        if last > now:
+        start = now - offset
+        if last < start:
+            previous = current if last >= start - window else 0
+            current = 0
+        elif last > now:
             if last - now <= window:
                 t = last
+                offset = last % window
             else:
                 kept = (now, previous, current)
-        else:
-            start = now - now % window
-            if last < start:
-                previous = current if last >= start - window else 0
-                current = 0
-    offset = t % window
-    end = t - offset + window
-    used = current - -previous * (window - offset) // window
+    # The weight of what is previous, rounded up.
+    used = current - -previous * (window - offset) // window if previous else current
     left = limit - used - cost
     if left >= 0 and cost:
-        return True, (t, previous, current + cost), end + window, left, 0
+        return True, (t, previous, current + cost), t - offset + window + window, left, 0
+    end = t - offset + window
     room = max(limit - used, 0)
     if not cost:
         return True, state, end + window, room, 0

@@ -9,7 +9,7 @@ Choose it for small N where exactness counts (log-ins, one-time codes, payments)
 Source: the exact counter to which the other schemes are approximations; Figma, "An alternative
 approach to rate limiting" (2017), compares them.
 
-State: (last, entries, start, end, total). `entries` only ever grows, and a state is a view of its
+State: (last, entries, start, end, total). `last` is the tick of the newest entry. `entries` only grows, and a state is a view of its
 positions [start, end): a step that is thrown away, because another limit refused, has cost nothing
 and is overwritten by the next. Entry i is (tick, units charged before it); `total` is all units up
 to `end`. A call is one entry, whatever it cost. Refused calls leave none.
@@ -29,12 +29,8 @@ if TYPE_CHECKING:
     class Log(Protocol):
         """What a store must keep for this kernel; positions are absolute and never reused."""
 
-        def time(self, at: int, /) -> int:
-            """The tick of entry `at`."""
-            ...
-
-        def before(self, at: int, /) -> int:
-            """The units charged before entry `at`."""
+        def entry(self, at: int, /) -> tuple[int, int]:
+            """Entry `at`: its tick, and the units charged before it."""
             ...
 
         def first_after(self, time: int, start: int, end: int, /) -> int:
@@ -45,12 +41,11 @@ if TYPE_CHECKING:
             """The first position of [start, end) with as many units before it, or `end`."""
             ...
 
-        def append(self, at: int, time: int, before: int, /) -> None:
-            """Write entry `at`, forgetting whatever stood there and behind."""
-            ...
+        def append(self, at: int, time: int, before: int, start: int, /) -> Log:
+            """The log with entry `at`, which takes the place of whatever stood there and behind.
 
-        def since(self, start: int, /) -> Log:
-            """The same log where entries before `start` need not be kept."""
+            Entries before `start` need not be kept.
+            """
             ...
 
         def until(self, end: int, /) -> Log:
@@ -70,11 +65,9 @@ class Entries:
         self.totals = totals
         self.base = base
 
-    def time(self, at: int) -> int:
-        return self.times[at - self.base]
-
-    def before(self, at: int) -> int:
-        return self.totals[at - self.base]
+    def entry(self, at: int) -> tuple[int, int]:
+        at -= self.base
+        return self.times[at], self.totals[at]
 
     def first_after(self, time: int, start: int, end: int) -> int:
         return bisect_right(self.times, time, start - self.base, end - self.base) + self.base
@@ -82,20 +75,18 @@ class Entries:
     def first_reaching(self, units: int, start: int, end: int) -> int:
         return bisect_left(self.totals, units, start - self.base, end - self.base) + self.base
 
-    def append(self, at: int, time: int, before: int) -> None:
-        at -= self.base
-        if at != len(self.times):
-            del self.times[at:]
-            del self.totals[at:]
-        self.times.append(time)
-        self.totals.append(before)
-
-    def since(self, start: int) -> Entries:
-        # A copy, so that decisions not yet read keep their view; seldom enough to cost O(1) a call.
-        dead = start - self.base
-        if dead < 32 or dead * 2 < len(self.times):  # noqa: PLR2004
+    def append(self, at: int, time: int, before: int, start: int) -> Entries:
+        base, times, totals = self.base, self.times, self.totals
+        if at - base != len(times):
+            del times[at - base :]
+            del totals[at - base :]
+        times.append(time)
+        totals.append(before)
+        dead = start - base
+        if dead < 32 or dead * 2 < len(times):  # noqa: PLR2004
             return self
-        return Entries(self.times[dead:], self.totals[dead:], start)
+        # A copy, so that decisions not yet read keep their view; seldom enough to cost O(1) a call.
+        return Entries(times[dead:], totals[dead:], start)
 
     def until(self, end: int) -> Entries:
         kept = end - self.base
@@ -118,32 +109,37 @@ def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
             t = last
         else:
             kept = last, entries, start, end, total = _clamp(state, now)
-    if start < end and entries.time(start) <= t - window:
-        start = entries.first_after(t - window, start, end)
-    used = total - entries.before(start) if start < end else 0
+    used = 0
+    if start < end:
+        oldest, before = entries.entry(start)
+        if oldest <= t - window:
+            start = entries.first_after(t - window, start, end)
+            before = entries.entry(start)[1] if start < end else total
+        used = total - before
     left = limit - used - cost
     if left >= 0 and cost:
-        entries = entries.since(start)
-        entries.append(end, t, total)
+        entries = entries.append(end, t, total, start)
         return True, (t, entries, start, end + 1, total + cost), t + window, left, 0
     room = max(limit - used, 0)
     if not cost:
         return True, state, last + window, room, 0
     if cost > limit:
         return False, kept, last + window, room, None
-    # The entry with which enough units have left: the one before enough are behind.
-    blocking = entries.first_reaching(total + cost - limit, start + 1, end) - 1
-    return False, kept, last + window, room, entries.time(blocking) + window - now
+    # The entry with which enough units have left, the oldest as a rule: that before which enough
+    # others stand.
+    enough = total + cost - limit
+    blocking = start
+    if end - start > 1 and entries.entry(start + 1)[1] < enough:
+        blocking = entries.first_reaching(enough, start + 2, end) - 1
+    return False, kept, last + window, room, entries.entry(blocking)[0] + window - now
 
 
 def rest(numbers: Numbers, state: State | None, now: int) -> Rest:
-    _, window, _ = numbers
-    if state is None:
+    if state is None or state[2] == state[3]:
         return 0, None
-    _, entries, start, end, _ = state
-    if start == end:
-        return 0, None
-    return max(entries.time(end - 1) + window - now, 0), None
+    window = numbers[1]
+    last = state[0] if state[0] <= now + window else now
+    return max(last + window - now, 0), None
 
 
 def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
@@ -154,11 +150,16 @@ def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
     behind = entries.first_after(at, first, end)
     if first == behind:
         return state
-    units = (entries.before(behind) if behind < end else total) - entries.before(first)
+    before = entries.entry(first)[1]
+    units = (entries.entry(behind)[1] if behind < end else total) - before
     later = _pairs(entries, behind, end, total)
     if units > cost:
         later.insert(0, (at, units - cost))
-    return (last, *_rewritten(entries, start, first, entries.before(first), later))
+    if later:
+        last = later[-1][0]
+    elif start < first:
+        last = entries.entry(first - 1)[0]
+    return (last, *_rewritten(entries, start, first, before, later))
 
 
 def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # noqa: ARG001
@@ -172,6 +173,7 @@ def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # 
 
 
 def copy(state: State) -> State:
+    """A state of its own, that may be stepped without touching the one given."""
     last, entries, start, end, total = state
     return last, entries.until(end), start, end, total
 
@@ -181,10 +183,8 @@ def coarsen(state: State) -> State:
     last, entries, start, end, total = state
     if end - start < 2:  # noqa: PLR2004
         return state
-    newest = entries.time(end - 1)
-    first = end - 2
-    before = entries.before(first)
-    return (last, *_rewritten(entries, start, first, before, [(newest, total - before)]))
+    before = entries.entry(end - 2)[1]
+    return (last, *_rewritten(entries, start, end - 2, before, [(last, total - before)]))
 
 
 def _clamp(state: State, now: int) -> State:
@@ -193,14 +193,15 @@ def _clamp(state: State, now: int) -> State:
     first = entries.first_after(now, start, end)
     if first == end:
         return now, entries, start, end, total
-    before = entries.before(first)
+    before = entries.entry(first)[1]
     return (now, *_rewritten(entries, start, first, before, [(now, total - before)]))
 
 
 def _pairs(entries: Log, first: int, end: int, total: int) -> list[tuple[int, int]]:
     """(tick, units) of each entry of [first, end)."""
-    totals = [entries.before(at) for at in range(first, end)] + [total]
-    return [(entries.time(at), totals[at - first + 1] - totals[at - first]) for at in range(first, end)]
+    found = [entries.entry(at) for at in range(first, end)]
+    totals = [*(before for _, before in found), total]
+    return [(time, totals[at + 1] - before) for at, (time, before) in enumerate(found)]
 
 
 def _rewritten(
@@ -210,7 +211,7 @@ def _rewritten(
     fresh = entries.until(first)
     at = first
     for time, units in pairs:
-        fresh.append(at, time, total)
+        fresh = fresh.append(at, time, total, start)
         at += 1
         total += units
     return fresh, start, at, total

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from noria.model.limit import Limit, Rule
 
-MOST_STATES = 64
-"""The most limits of one key, or entries of one batch per key, that a record holds."""
+MOST_ENTRIES = 1000
+"""The most pairs of key and limit in one call."""
 
 
 def plan(key: object, limits: Sequence[Limit | str], cost: object, *, charge: bool) -> Batch:
@@ -38,6 +38,10 @@ def plan_many(items: object, *, charge: bool) -> Batch:
             entries[key, limit.rule.id] = Entry(key, limit.rule, cost, veto=not limit.shadow)
         else:
             entry.cost += cost
+    if len(entries) > MOST_ENTRIES:
+        raise UsageError(
+            f"{len(entries)} pairs of key and limit in one call: expected up to {MOST_ENTRIES}"
+        )
     return Batch(list(entries.values()), charge=charge)
 
 

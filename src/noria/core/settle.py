@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from noria.algorithms.units import SECOND
 from noria.core import charges
-from noria.model.batch import Entry, Evidence, Part, Row
+from noria.model.batch import Evidence, Part, Row
 from noria.model.decision import Decision, Outcome, Settled
 from noria.model.errors import NoriaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from noria.algorithms import State
-    from noria.model.batch import Figures, Space
+    from noria.model.batch import Answer, Figures, Space
     from noria.model.limit import Limit, Rule
 
 
@@ -34,8 +34,7 @@ class Ledger:
     def parts(self, evidence: object) -> list[Part]:
         return [_part(row) for row in as_evidence(evidence).rows if row.charged]
 
-    def seal(self, evidence: object) -> str | None:
-        parts = self.parts(evidence)
+    def seal(self, parts: list[Part]) -> str | None:
         return charges.seal(self.secret, self.namespace, parts) if parts else None
 
 
@@ -62,24 +61,11 @@ def many(ledger: Ledger, evidence: Evidence) -> Decision:
 
 
 def as_evidence(evidence: object) -> Evidence:
-    """The evidence a decision keeps: for the commonest batch (key, rule, cost, answer)."""
+    """The evidence a decision keeps: that of a batch, or for the commonest one the bare answer."""
     if isinstance(evidence, Evidence):
         return evidence
-    key, rule, cost, answer = evidence  # type: ignore[misc]
-    fits, remaining, wait, now, state, known, birth, number, overflow = answer
-    row = Row(
-        Entry(key, rule, cost, veto=not rule.limit.shadow),
-        fits=fits,
-        charged=fits and cost > 0,
-        remaining=remaining,
-        wait=wait,
-        state=state,
-        figures=known,
-        birth=birth,
-        number=number,
-        overflow=overflow,
-    )
-    return Evidence(now, [row])
+    answer: Answer = evidence  # type: ignore[assignment]
+    return Evidence(answer[3], [Row.of(answer)])
 
 
 def _check(evidence: Evidence) -> None:
@@ -136,6 +122,7 @@ def _settled(evidence: Evidence, degraded: str | None) -> Settled:
         decided_at=evidence.now / SECOND,
         outcomes=outcomes,
         degraded=degraded,
+        evidence=evidence,
     )
     if chief is not None:
         outcome = outcomes[evidence.rows.index(chief)]

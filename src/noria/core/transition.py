@@ -43,10 +43,13 @@ def transition(batch: Batch, slots: Sequence[Slot | None], now: int) -> list[Mov
     """
     steps = []
     passes = True
+    latest: dict[int, State] = {}  # where several entries share a slot, one follows the other
     for entry, slot in zip(batch.entries, slots, strict=True):
         rule = entry.rule
-        before = current(slot, rule, now)
+        before = latest[id(slot)] if id(slot) in latest else current(slot, rule, now)
         stepped = rule.step(rule.numbers, before, now // rule.tick, entry.cost)
+        if stepped[0] and slot is not None:
+            latest[id(slot)] = stepped[1]
         steps.append((entry, before, stepped))
         passes = passes and (stepped[0] or not entry.veto)
     passes = passes and batch.charge
@@ -65,7 +68,10 @@ def transition(batch: Batch, slots: Sequence[Slot | None], now: int) -> list[Mov
 
 
 def write(move: Move, slot: Slot) -> None:
-    """Put a kept move into its slot, and the charge's name into its row."""
+    """Put a kept move into its slot, and the charge's name into its row.
+
+    A slot that has run out equals no slot: the store gives it another birth before.
+    """
     row = move.row
     slot.state = row.state
     slot.shape = row.entry.rule.shape
@@ -77,8 +83,8 @@ def write(move: Move, slot: Slot) -> None:
 
 
 def current(slot: Slot | None, rule: Rule, now: int) -> State:
-    """A slot's state in the shape that the rule has now."""
-    if slot is None or slot.state is None:
+    """A slot's state in the shape that the rule has now; one that has run out equals no state."""
+    if slot is None or slot.state is None or slot.expires <= now:
         return None
     if slot.shape == rule.shape:
         return slot.state
@@ -94,7 +100,7 @@ def give_back(slot: Slot, part: Part, now: int) -> bool:
     refunded any more.
     """
     floor, *done = slot.refunds or (0,)
-    if slot.state is None or slot.birth != part.birth:
+    if slot.state is None or slot.birth != part.birth or slot.expires <= now:
         return False
     if part.number <= floor or part.number in done:
         return False

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     Clock: TypeAlias = Callable[[], int]
 
     Figures: TypeAlias = tuple[int, int | None, int]
-    Answer: TypeAlias = tuple[bool, int, int | None, int, State, Figures | None, int, int, bool]
+    Answer: TypeAlias = tuple[
+        bool, int, int | None, int, str, Rule, int, State, int, int, Figures | None, bool
+    ]
 
 
 class Entry:
@@ -94,6 +96,29 @@ class Row:
         self.number = number
         self.overflow = overflow
 
+    def answer(self, now: int) -> Answer:
+        """The row as `Space.decide` returns it."""
+        entry = self.entry
+        head = self.fits, self.remaining, self.wait, now, entry.key, entry.rule, entry.cost
+        return *head, self.state, self.birth, self.number, self.figures, self.overflow
+
+    @classmethod
+    def of(cls, answer: Answer) -> Row:
+        """The row of what `Space.decide` returned."""
+        fits, remaining, wait, _, key, rule, cost, state, birth, number, figures, overflow = answer
+        return cls(
+            Entry(key, rule, cost, veto=not rule.limit.shadow),
+            fits=fits,
+            charged=fits and cost > 0,
+            remaining=remaining,
+            wait=wait,
+            state=state,
+            figures=figures,
+            birth=birth,
+            number=number,
+            overflow=overflow,
+        )
+
 
 class Evidence:
     """A store's answer to a batch: `now` in microseconds by its clock, and a row for each entry."""
@@ -159,8 +184,8 @@ if TYPE_CHECKING:
             ...
 
         def decide(self, key: str, rule: Rule, cost: int) -> Answer:
-            """`apply` for the commonest batch, one entry: (fits, remaining, wait, now, state, figures,
-            birth, number, overflow), each as in `Row`."""
+            """`apply` for the commonest batch, one entry: (fits, remaining, wait, now, key, rule,
+            cost, state, birth, number, figures, overflow), each as in `Row`."""
             ...
 
         def refund(self, parts: list[Part]) -> bool:

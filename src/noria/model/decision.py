@@ -23,7 +23,7 @@ if TYPE_CHECKING:
             """What was charged."""
             ...
 
-        def seal(self, evidence: object) -> str | None:
+        def seal(self, parts: list[Part]) -> str | None:
             """What was charged as text that only this store can have made."""
             ...
 
@@ -118,6 +118,7 @@ class Settled:
         "decided_at",
         "degraded",
         "delay",
+        "evidence",
         "limit",
         "outcomes",
         "policy",
@@ -137,6 +138,7 @@ class Settled:
         degraded: str | None = None,
         delay: float = 0.0,
         charge: str | None = None,
+        evidence: object = None,
     ) -> None:
         self.limit = limit
         self.reset_after = reset_after
@@ -147,6 +149,7 @@ class Settled:
         self.reason = reason
         self.delay = delay
         self.charge = charge
+        self.evidence = evidence  # what they were drawn from, where the store is at hand
 
 
 class Decision:
@@ -159,7 +162,7 @@ class Decision:
     store did not answer, but `retry_after`, 1.0 when the call was refused for that.
     """
 
-    __slots__ = ("_evidence", "_origin", "_settled", "allowed", "remaining", "retry_after")
+    __slots__ = ("_evidence", "_origin", "allowed", "remaining", "retry_after")
 
     def __init__(
         self,
@@ -173,28 +176,31 @@ class Decision:
         self.remaining = remaining
         self.retry_after = retry_after
         self._origin = origin
-        self._evidence = evidence
-        self._settled: Settled | None = None
+        self._evidence = evidence  # or, once they were asked for, the conclusions drawn from it
 
     @classmethod
     def known(
         cls, settled: Settled, *, allowed: bool, remaining: int | None, retry_after: float | None
     ) -> Decision:
         """A decision whose conclusions are drawn already, such as one made without a store."""
-        decision = cls(allowed, remaining, retry_after, None, None)
-        decision._settled = settled  # noqa: SLF001
-        return decision
+        return cls(allowed, remaining, retry_after, None, settled)
 
     def __bool__(self) -> bool:
         return self.allowed
 
     def _read(self) -> Settled:
-        settled = self._settled
-        if settled is None:
-            origin = self._origin
-            assert origin is not None  # noqa: S101
-            settled = self._settled = origin.settle(self._evidence)
+        settled = self._evidence
+        if not isinstance(settled, Settled):
+            assert self._origin is not None  # noqa: S101
+            self._evidence = settled = self._origin.settle(settled)
         return settled
+
+    def _parts(self) -> list[Part]:
+        """What was charged, by a decision of this process."""
+        evidence = self._evidence
+        if isinstance(evidence, Settled):
+            evidence = evidence.evidence
+        return [] if self._origin is None else self._origin.parts(evidence)
 
     @property
     def limit(self) -> int | None:
@@ -242,7 +248,7 @@ class Decision:
 
         It cannot be made up: it is sealed with the store's secret.
         """
-        return self._read().charge if self._origin is None else self._origin.seal(self._evidence)
+        return self._read().charge if self._origin is None else self._origin.seal(self._parts())
 
     def as_dict(self) -> dict[str, object]:
         """The decision as JSON knows it, in the service, the logs and the replay."""
@@ -263,7 +269,7 @@ class Decision:
 
     def __reduce__(self) -> tuple[object, ...]:
         # A copy elsewhere has no store to ask: it takes the conclusions and the sealed charge along.
-        figures = {name: getattr(self, name) for name in Settled.__slots__}
+        figures = {name: getattr(self, name) for name in Settled.__slots__ if name != "evidence"}
         outcomes = [outcome.as_dict() for outcome in self.outcomes]
         return _rebuilt, (self.allowed, self.remaining, self.retry_after, figures | {"outcomes": outcomes})
 

@@ -70,6 +70,7 @@ class Limit:
         "limit",
         "name",
         "period",
+        "quick",
         "rule",
         "shadow",
         "unit",
@@ -84,6 +85,7 @@ class Limit:
     shadow: bool
     lease: int | str | None
     rule: Rule
+    quick: Rule | None
     _hash: int
 
     def __init__(  # noqa: PLR0913
@@ -140,6 +142,8 @@ class Limit:
         most = capacity if count else 0
         rule = Rule(kind + numbers, self, kernel, (count, period // tick, most), (period, tick))
         fill(self, "rule", rule)
+        # The rule where it alone decides: a shadow denies nothing, whatever it says.
+        fill(self, "quick", None if shadow else rule)
         fill(self, "_hash", hash(self._value()))
 
     def _value(self) -> tuple[object, ...]:

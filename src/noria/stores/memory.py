@@ -52,15 +52,26 @@ _QUEUE_BITS = 20
 """A queue holds what may run out within 2**20 us, about a second."""
 
 
-class _Kept(Slot):
-    """A slot in a table: `due` is the queue it stands in, `size` the bytes it is counted with."""
+def bucket(key: str) -> int:
+    """Which of a limit's overflow records a key shares."""
+    return hash(key) % _SHARED
 
-    __slots__ = ("due", "size")
+
+class _Kept(Slot):
+    """A slot in a table: the queue it stands in, the bytes and the calls it is counted with."""
+
+    __slots__ = ("calls", "due", "size")
 
     def __init__(self, shape: Shape, birth: int) -> None:
-        super().__init__(shape, birth)
+        self.state: State = None
+        self.shape = shape
+        self.expires = 0
+        self.birth = birth
+        self.charges = 0
+        self.refunds: tuple[int, ...] = ()
         self.due = 0
         self.size = 0
+        self.calls = 0
 
 
 class _Table(dict[str, _Kept]):
@@ -98,7 +109,7 @@ class MemoryStore:
         """The store under a namespace, by its own clock or the one given."""
         with self.lock:
             tables = self._namespaces.setdefault(namespace, {})
-        return MemorySpace(self, namespace, tables, clock or self.now)
+        return MemorySpace(self, namespace, tables, clock)
 
     def now(self) -> int:
         """Microseconds since the Unix epoch."""
@@ -117,13 +128,9 @@ class MemoryStore:
         """A slot that is in no table yet."""
         return _Kept(shape, next(self._births))
 
-    def shared(self, namespace: str, rule: Rule, key: str) -> _Kept:
-        """The overflow record that `key` would share, which may be new and unused."""
-        return self.shared_by(namespace, rule.id, key) or self.born(rule.shape)
-
     def shared_by(self, namespace: str, rule_id: str, key: str) -> _Kept | None:
         """The overflow record of a key, if there is one."""
-        return self._overflow.get((namespace, rule_id, hash(key) % _SHARED))
+        return self._overflow.get((namespace, rule_id, bucket(key)))
 
     def overflows(self) -> bool:
         """Whether any key shares a record."""
@@ -134,47 +141,50 @@ class MemoryStore:
         if len(self._overflow) >= 16 * _SHARED:
             live = {place: slot for place, slot in self._overflow.items() if slot.expires > now}
             self._overflow = live
-        self._overflow[namespace, rule.id, hash(key) % _SHARED] = slot
+        self._overflow[namespace, rule.id, bucket(key)] = slot
 
     def has_room(self, key: str, now: int, entries: int) -> bool:
         """Whether `entries` more can be kept, once what has run out is gone."""
-        size = entries * (sys.getsizeof(key) + _ENTRY_BYTES)
-
-        def fits() -> bool:
-            return self._entries + entries <= self._max_entries and self._bytes + size <= self._max_bytes
-
-        self._sweep(now, 4)
-        while not fits():
+        if self._queued and self._queued[0][0] < now >> _QUEUE_BITS:
+            self._sweep(now, 4)
+        most = self._max_entries - entries
+        most_bytes = self._max_bytes - entries * (sys.getsizeof(key) + _ENTRY_BYTES)
+        while self._entries > most or self._bytes > most_bytes:
             if not self._vacate() and not self._reclaim(now):
-                return fits()
+                return self._entries <= most and self._bytes <= most_bytes
         return True
 
     def keep(self, table: _Table, key: str, slot: _Kept) -> None:
         """Put a new slot into its table; its expiry is known by now."""
         table[key] = slot
-        slot.size = sys.getsizeof(key) + _ENTRY_BYTES
+        slot.size = size = sys.getsizeof(key) + _ENTRY_BYTES
         self._entries += 1
-        self._bytes += slot.size
+        self._bytes += size
         self._queue(table, key, slot)
+
+    def renew(self, slot: Slot) -> None:
+        """Give a slot that has run out, and so equals no slot, another life."""
+        slot.birth = next(self._births)
+        slot.charges = 0
+        slot.refunds = ()
 
     def grown(self, slot: _Kept) -> None:
         """Count what a log has grown by, having merged its newest entries where there is no room."""
-        log = slot.state[1]
-        size = sys.getsizeof(log) + _CALL_BYTES * len(log.times)
-        if self._bytes + size - slot.size > self._max_bytes:
+        calls = len(slot.state[1].times)
+        more = (calls - slot.calls) * _CALL_BYTES
+        if more > 0 and self._bytes + more > self._max_bytes:
             slot.state = coarsen(slot.state)
-            return
-        self._bytes += size - slot.size
-        slot.size = size
+            calls = len(slot.state[1].times)
+            more = (calls - slot.calls) * _CALL_BYTES
+        self._bytes += more
+        slot.calls = calls
 
     def forget(self, table: _Table, key: str, slot: _Kept, now: int) -> bool:
         """Reset a slot; whether it was live. It goes when room is wanted, or its turn comes."""
         live = slot.state is not None and slot.expires > now
         slot.state = None
-        slot.refunds = ()
-        slot.birth = next(self._births)
-        slot.charges = 0
         slot.expires = 0
+        self.renew(slot)
         self._vacant[id(table), key] = table
         return live
 
@@ -244,7 +254,7 @@ class MemoryStore:
         del table[key]
         self._vacant.pop((id(table), key), None)
         self._entries -= 1
-        self._bytes -= slot.size
+        self._bytes -= slot.size + slot.calls * _CALL_BYTES
 
 
 class MemorySpace:
@@ -253,44 +263,47 @@ class MemorySpace:
     decide: Callable[[str, Rule, int], Answer]
 
     def __init__(
-        self, store: MemoryStore, namespace: str, tables: dict[str, _Table], clock: Clock
+        self, store: MemoryStore, namespace: str, tables: dict[str, _Table], clock: Clock | None
     ) -> None:
         self._store = store
         self._namespace = namespace
         self._tables = tables
-        self._clock = clock
+        self._injected = clock
+        self._clock = clock or store.now
         self.decide = self._quick()
 
     def _quick(self) -> Callable[[str, Rule, int], Answer]:
         """`decide` as a closure, for a slot that exists: the path that has to cost nothing."""
         acquire, release = self._store.lock.acquire, self._store.lock.release
-        tables, clock, grown, new = self._tables, self._clock, self._store.grown, self._decide_new
+        tables, new, general = self._tables, self._decide_new, self._decide_any
+        grown, renew = self._store.grown, self._store.renew
+        clock, offset = self._injected, self._store.offset
 
         def decide(key: str, rule: Rule, cost: int) -> Answer:
             acquire()
             try:
-                now = clock()
+                now = (monotonic_ns() + offset) // 1000 if clock is None else clock()
                 try:
                     slot = tables[rule.id][key]
                 except KeyError:
                     return new(key, rule, cost, now)
-                before = slot.state
                 if slot.shape is not rule.shape and slot.shape != rule.shape:
-                    before = current(slot, rule, now)
+                    return general(key, rule, cost, now)
+                before = slot.state if slot.expires > now else None
                 tick = rule.tick
-                fits, state, expires, remaining, wait = rule.step(
-                    rule.numbers, before, now // tick, cost
-                )
+                t = now if tick == 1 else now // tick
+                fits, state, expires, left, wait = rule.step(rule.numbers, before, t, cost)
                 if state is not before:
+                    if before is None:
+                        renew(slot)
                     slot.state = state
-                    slot.shape = rule.shape
-                    slot.expires = expires * tick
+                    slot.expires = expires if tick == 1 else expires * tick
                     if fits:
                         slot.charges += 1
                         if rule.grows:
                             grown(slot)
                             state = slot.state
-                return fits, remaining, wait, now, state, None, slot.birth, slot.charges, False
+                return fits, left, wait, now, key, rule, cost, state, slot.birth, slot.charges, None, False
             finally:
                 release()
 
@@ -298,18 +311,25 @@ class MemorySpace:
 
     def _decide_new(self, key: str, rule: Rule, cost: int, now: int) -> Answer:
         """`decide` where nothing is kept for the key; the lock is held."""
-        row = self._apply(Batch([Entry(key, rule, cost, veto=True)], charge=True), now)[0]
-        return (
-            row.fits,
-            row.remaining,
-            row.wait,
-            now,
-            row.state,
-            None,
-            row.birth,
-            row.number,
-            row.overflow,
-        )
+        store, tick = self._store, rule.tick
+        fits, state, expires, left, wait = rule.step(rule.numbers, None, now // tick, cost)
+        if state is None:
+            return fits, left, wait, now, key, rule, cost, None, 0, 0, None, False
+        if store.overflows() or not store.has_room(key, now, 1):
+            return self._decide_any(key, rule, cost, now)
+        slot = store.born(rule.shape)
+        slot.state = state
+        slot.expires = expires * tick
+        slot.charges = 1
+        store.keep(self._table(rule.id), key, slot)
+        if rule.grows:
+            store.grown(slot)
+        return fits, left, wait, now, key, rule, cost, slot.state, slot.birth, 1, None, False
+
+    def _decide_any(self, key: str, rule: Rule, cost: int, now: int) -> Answer:
+        """`decide` where the state has to be converted, or the key may have to share a record."""
+        batch = Batch([Entry(key, rule, cost, veto=True)], charge=True)
+        return self._apply(batch, now)[0].answer(now)
 
     def apply(self, batch: Batch) -> Evidence:
         with self._store.lock:
@@ -321,8 +341,9 @@ class MemorySpace:
         found = [self._find(entry.key, entry.rule.id) for entry in batch.entries]
         new = [entry.key for entry, slot in zip(batch.entries, found, strict=True) if slot is None]
         room = not new or not batch.charge or store.has_room(max(new, key=len), now, len(new))
+        born: dict[tuple[str, int], _Kept] = {}
         slots = [
-            self._new(entry, now, room=room) if slot is None else slot
+            self._new(entry, now, born, room=room) if slot is None else slot
             for entry, slot in zip(batch.entries, found, strict=True)
         ]
         moves = transition(batch, slots, now)
@@ -333,6 +354,8 @@ class MemorySpace:
                 store.overflowed += 1
             if not move.kept:
                 continue
+            if slot.expires <= now:
+                store.renew(slot)
             write(move, slot)
             if row.overflow:
                 store.keep_shared(self._namespace, row.entry.rule, row.entry.key, slot, now)
@@ -354,16 +377,21 @@ class MemorySpace:
         table = self._tables.get(rule_id)
         return None if table is None else table.get(key)
 
-    def _new(self, entry: Entry, now: int, *, room: bool) -> _Kept:
-        """A slot for a key that has none: its own, or the one it shares where there is no room."""
+    def _new(
+        self, entry: Entry, now: int, born: dict[tuple[str, int], _Kept], *, room: bool
+    ) -> _Kept:
+        """A slot for a key that has none: its own, or the one it shares where there is no room.
+
+        `born` are the shared ones that this batch has made.
+        """
         store, rule = self._store, entry.rule
         if room and not store.overflows():
             return store.born(rule.shape)
-        shared = store.shared(self._namespace, rule, entry.key)
+        shared = store.shared_by(self._namespace, rule.id, entry.key)
         if not room:
-            return shared
+            return shared or born.setdefault((rule.id, bucket(entry.key)), store.born(rule.shape))
         slot = store.born(rule.shape)
-        if shared.expires > now:
+        if shared is not None and shared.expires > now:
             slot.state = rule.kernel.copy(current(shared, rule, now))
         return slot
 

@@ -1,0 +1,118 @@
+"""A log's entries in the file: pages of 64, each under a key of its own.
+
+So a charge writes the last page and the record, whatever the length of the log, and a look for the
+oldest entries reads only the pages it steps on. Writes are collected in memory and reach the
+transaction by `flush`, once the batch is decided; what is thrown away was never written.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import TYPE_CHECKING
+
+from noria.algorithms.sliding_window_log import Entries
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from noria.algorithms.sliding_window_log import Log
+
+PREFIX = b"z"
+"""What the keys of pages begin with: the last in the order of keys."""
+
+_ENTRY = struct.Struct("<qq")
+_BITS = 6
+_SIZE = 1 << _BITS
+_KEY = struct.Struct(">cQQ")
+
+
+class Pages:
+    """The entries of the slot with that birth; see `sliding_window_log.Log`."""
+
+    __slots__ = ("_changed", "_seen", "_txn", "birth")
+
+    def __init__(
+        self, txn: lmdb.Transaction[bytes], birth: int, changed: dict[int, bytes] | None = None
+    ) -> None:
+        self.birth = birth
+        self._txn = txn
+        self._seen: dict[int, bytes] = {}
+        self._changed = {} if changed is None else changed
+
+    def entry(self, at: int) -> tuple[int, int]:
+        page = self._page(at >> _BITS)
+        return _ENTRY.unpack_from(page, (at % _SIZE) * _ENTRY.size)  # type: ignore[return-value]
+
+    def first_after(self, time: int, start: int, end: int) -> int:
+        while start < end:
+            middle = (start + end) // 2
+            if self.entry(middle)[0] > time:
+                end = middle
+            else:
+                start = middle + 1
+        return start
+
+    def first_reaching(self, units: int, start: int, end: int) -> int:
+        while start < end:
+            middle = (start + end) // 2
+            if self.entry(middle)[1] >= units:
+                end = middle
+            else:
+                start = middle + 1
+        return start
+
+    def append(self, at: int, time: int, before: int, start: int) -> Pages:  # noqa: ARG002
+        number = at >> _BITS
+        kept = (at % _SIZE) * _ENTRY.size
+        page = self._page(number)[:kept] if kept else b""
+        # A page that is gone held nothing that is still read.
+        self._changed[number] = page.ljust(kept, b"\0") + _ENTRY.pack(time, before)
+        return self  # `flush` deletes what is before `start`
+
+    def until(self, end: int) -> Pages:  # noqa: ARG002 - what is behind is overwritten or deleted
+        return Pages(self._txn, self.birth, dict(self._changed))
+
+    def flush(self, old: tuple[int, int], new: tuple[int, int]) -> None:
+        """Write what changed in positions `new`, delete pages of positions `old` outside of them."""
+        first, behind = _span(*new)
+        for number, page in self._changed.items():
+            if first <= number < behind:
+                self._txn.put(self._key(number), page)
+        old_first, old_behind = _span(*old)
+        # Only what fell off either end: a charge costs what expired, not what is stored.
+        for number in (*range(old_first, min(first, old_behind)), *range(behind, old_behind)):
+            self._txn.delete(self._key(number))
+
+    def delete(self, start: int, end: int) -> None:
+        """Delete the pages of those positions."""
+        for number in range(*_span(start, end)):
+            self._txn.delete(self._key(number))
+
+    def _page(self, number: int) -> bytes:
+        page = self._changed.get(number)
+        if page is None:
+            page = self._seen.get(number)
+            if page is None:
+                page = self._seen[number] = self._txn.get(self._key(number)) or b""
+        return page
+
+    def _key(self, number: int) -> bytes:
+        return _KEY.pack(PREFIX, self.birth, number)
+
+
+def _span(start: int, end: int) -> tuple[int, int]:
+    """The first page of those positions, and the one behind the last."""
+    return start >> _BITS, ((end - 1) >> _BITS) + 1 if start < end else start >> _BITS
+
+
+def opens_page(end: int) -> bool:
+    """Whether the entry before `end` is the first of its page."""
+    return (end - 1) % _SIZE == 0
+
+
+def in_memory(log: Log, start: int, end: int) -> Entries:
+    """A copy of those entries, at the same positions, that does not need the file."""
+    found = [log.entry(at) for at in range(start, end)]
+    times = array("q", (time for time, _ in found))
+    return Entries(times, array("q", (before for _, before in found)), start)

@@ -1,0 +1,87 @@
+"""How a key's limits are kept in the file: one record, a short row of slots.
+
+A slot is 96 bytes and eight more for each refund it has to remember: the digest of the rule's id,
+how many integers its state has, how many refunds there are, then eight-byte integers: period, tick,
+expires, birth, charges, up to four of state. All limits of a key stand in one value, so one read and one write decide over
+them. A log's entries, which are many, are kept apart, in pages; see `pages`.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from noria.model.batch import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+SLOT = struct.Struct("<16sBB6x9q")
+REFUND = struct.Struct("<q")
+LOG = 4
+"""The count of a log's integers, which only a log has."""
+
+_REFUNDS_AT = 17
+LONGEST_KEY = 400
+"""LMDB takes keys of up to 511 bytes; longer ones are digested."""
+
+
+def digest_of(rule_id: str) -> bytes:
+    """The rule's name in the file."""
+    return blake2b(rule_id.encode(), digest_size=16).digest()
+
+
+def place(kind: bytes, namespace: str) -> bytes:
+    """What the keys of a namespace begin with; its length keeps it apart from the key."""
+    name = namespace.encode()
+    return kind + len(name).to_bytes(4, "big") + name
+
+
+def key_of(prefix: bytes, key: str) -> bytes:
+    """The key of a record: readable where it is short, else its digest, which no short one equals."""
+    raw = prefix + key.encode()
+    if len(raw) <= LONGEST_KEY:
+        return raw
+    return b"h" + blake2b(raw, digest_size=32).digest()
+
+
+def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
+    """The slots of a record by their rule's digest; `log_of` gives the entries of a log by birth."""
+    slots: dict[bytes, Slot] = {}
+    at = 0
+    while at < len(value):
+        digest, count, refunds, period, tick, expires, birth, charges, *numbers = SLOT.unpack_from(
+            value, at
+        )
+        slot = Slot((period, tick), birth)
+        slot.expires = expires
+        slot.charges = charges
+        if count == LOG:
+            last, start, end, total = numbers
+            slot.state = last, log_of(birth), start, end, total
+        else:
+            slot.state = tuple(numbers[:count])
+        at += SLOT.size
+        if refunds:
+            slot.refunds = struct.unpack_from(f"<{refunds}q", value, at)
+            at += refunds * REFUND.size
+        slots[digest] = slot
+    return slots
+
+
+def pack(digest: bytes, slot: Slot) -> bytes:
+    """One slot as it stands in a record."""
+    state, refunds = slot.state, slot.refunds
+    numbers = state if len(state) < LOG else (state[0], *state[2:])
+    head = digest, len(numbers), len(refunds), *slot.shape
+    tail = slot.expires, slot.birth, slot.charges, *(*numbers, 0, 0)[:4]
+    return SLOT.pack(*head, *tail) + struct.pack(f"<{len(refunds)}q", *refunds)
+
+
+def runs_out(value: bytes) -> int:
+    """The moment from which no slot of a record counts."""
+    at = latest = 0
+    while at < len(value):
+        latest = max(latest, SLOT.unpack_from(value, at)[5])
+        at += SLOT.size + value[at + _REFUNDS_AT] * REFUND.size
+    return latest

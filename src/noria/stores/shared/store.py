@@ -1,0 +1,598 @@
+"""The shared store: one LMDB file for every process of a machine, no server.
+
+A decision is one write transaction: read the key's record, step its slots, write the record. LMDB's
+lock makes it exact over all processes and threads, survives the death of whoever holds it, and gives
+each the state that the last one committed. A refusal writes nothing and is given up, not committed.
+
+The file has a fixed size and is kept from filling up as the memory store is: each new key looks at a
+few records further on and drops those that have run out; and when the file is nearly full of live
+ones, further new keys share overflow records. What only a *stopped* process could do is hold up the
+others, by holding LMDB's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import lmdb
+
+from noria.algorithms.sliding_window_log import coarsen
+from noria.core.settle import figures
+from noria.core.transition import current, give_back, transition, write
+from noria.model.batch import Batch, Entry, Evidence, Slot
+from noria.model.errors import UsageError
+from noria.stores.shared import pages, record
+from noria.stores.shared.file import SharedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeAlias, TypeVar
+
+    from noria.algorithms import State
+    from noria.core.transition import Move
+    from noria.model.batch import Answer, Clock, Figures, Part, Row
+    from noria.model.limit import Rule
+
+    T = TypeVar("T")
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
+
+SIZE = 32 << 20
+
+_FULL, _FULLEST = 0.8, 0.92
+"""The share of the file that records may take; the rest is for LMDB's copies of pages."""
+_FIRST = b"h"
+"""Where records begin in the order of keys, behind the file's own."""
+_SHARED = 64
+"""Overflow records of one namespace."""
+_MOST_SLOTS = 64
+"""The most limits of one key that can be live at once."""
+
+
+class SharedStore:
+    """States in `directory` (the user's runtime directory where None), for all processes.
+
+    A new file takes `size` bytes. Raises `ConfigError` where it cannot be made or opened.
+    """
+
+    def __init__(self, directory: str | None = None, size: int = SIZE) -> None:
+        self._file = SharedFile.acquire(directory, size)
+        self._open = True
+        self._sweeper = _Sweeper(self._file)
+        self.overflowed = 0
+
+    @property
+    def secret(self) -> bytes:
+        """Seals charges: kept in the file."""
+        return self._file.secret
+
+    @property
+    def directory(self) -> str:
+        """Where the file is."""
+        return self._file.path
+
+    def space(self, namespace: str, clock: Clock | None) -> SharedSpace:
+        """The store under a namespace; `clock` takes the place of the file's."""
+        return SharedSpace(self, self._file, self._sweeper, namespace, clock)
+
+    def stats(self) -> dict[str, int]:
+        """`entries` (records and pages) and `bytes` in use, `overflowed` decisions by this process."""
+        facts = _run(self._file, lambda txn: (txn.stat(), False), lambda _: False)
+        used = facts["branch_pages"] + facts["leaf_pages"] + facts["overflow_pages"]
+        return {
+            "entries": facts["entries"],
+            "bytes": used * facts["psize"],
+            "overflowed": self.overflowed,
+        }
+
+    def close(self) -> None:
+        """Let go of the file; the last user of this process closes it."""
+        if self._open:
+            self._open = False
+            self._file.release()
+
+
+class SharedSpace:
+    """The shared store under one namespace; see `noria.model.batch.Space`."""
+
+    decide: Callable[[str, Rule, int], Answer]
+
+    def __init__(
+        self,
+        store: SharedStore,
+        file: SharedFile,
+        sweeper: _Sweeper,
+        namespace: str,
+        clock: Clock | None,
+    ) -> None:
+        self._store = store
+        self._file = file
+        self._sweeper = sweeper
+        self._clock = clock or file.now
+        self._injected = clock is not None
+        self._prefix = record.place(b"r", namespace)
+        self._shared_prefix = record.place(b"o", namespace)
+        self._digests: dict[str, bytes] = {}
+        self.decide = self._quick()
+
+    def _quick(self) -> Callable[[str, Rule, int], Answer]:  # noqa: C901 - one path, unrolled
+        """`decide` for a slot that exists, which most do: no object in between."""
+        file, clock, prefix = self._file, self._clock, self._prefix
+        enter, leave, injected = file.enter, file.leave, self._injected
+        unpack, pack, size = record.SLOT.unpack_from, record.SLOT.pack, record.SLOT.size
+        digests, longest = self._digests, record.LONGEST_KEY
+        general, tick_file = self._decide_in, self._tick
+
+        def decide(key: str, rule: Rule, cost: int) -> Answer:
+            digest = digests.get(rule.id)
+            raw = prefix + key.encode()
+            if digest is None or len(raw) > longest:
+                return self._decide_any(key, rule, cost)
+            answer: Answer | None = None
+            enter(None)
+            try:
+                txn = file.begin()
+                try:
+                    now = clock()
+                    ticked = (now >= file.due or injected) and tick_file(txn)
+                    value = txn.get(raw, b"")
+                    at = value.find(digest)
+                    if at < 0:
+                        answer, written = self._decide_new(txn, raw, value, key, rule, cost, now)
+                    else:
+                        head = unpack(value, at)
+                        _, kind, gone, period, tick, ends, birth, number, a, b, c, d = head
+                        if (period, tick) != rule.shape or (ends <= now and gone):
+                            answer, written = general(txn, key, rule, cost, now)
+                        elif kind == record.LOG:
+                            answer, written = self._decide_log(
+                                txn, raw, value, at, head, key, rule, cost, now
+                            )
+                        else:
+                            before = None if ends <= now else (a, b, c) if kind == 3 else (a, b)
+                            fits, state, ends, left, wait = rule.step(
+                                rule.numbers, before, now // tick, cost
+                            )
+                            written = state is not before
+                            if written:
+                                if before is None:  # what has run out begins another life
+                                    birth = txn.id() << 10
+                                    number = 0
+                                number += fits
+                                if kind == 3:
+                                    a, b, c = state
+                                else:
+                                    a, b = state
+                                ends *= tick
+                                head = digest, kind, gone, period, tick, ends, birth, number, a, b, c, d
+                                txn.put(raw, value[:at] + pack(*head) + value[at + size :])
+                            head = fits, left, wait, now, key, rule, cost
+                            answer = *head, state, birth, number, None, False
+                    if written or ticked:
+                        txn.commit()
+                    else:
+                        txn.abort()
+                except BaseException:
+                    txn.abort()
+                    raise
+            except lmdb.MapFullError:
+                answer = None
+            except lmdb.Error as error:
+                raise file.failed(error) from error
+            finally:
+                leave()
+            if answer is None:
+                self._sweeper.crowd()
+                answer = self._decide_any(key, rule, cost)
+            return answer
+
+        return decide
+
+    def _decide_new(  # noqa: PLR0913
+        self, txn: Transaction, raw: bytes, value: bytes, key: str, rule: Rule, cost: int, now: int
+    ) -> tuple[Answer, bool]:
+        """`decide` where the key has no slot of that rule yet, and may have others."""
+        fits, state, ends, left, wait = rule.step(rule.numbers, None, now // rule.tick, cost)
+        head = fits, left, wait, now, key, rule, cost
+        if state is None:
+            return (*head, None, 0, 0, None, False), False
+        if (
+            len(value) > 8 * record.SLOT.size
+            or txn.get(self._shared_key(key)) is not None
+            or not (value or self._sweeper.has_room(txn, now))
+        ):
+            return self._decide_in(txn, key, rule, cost, now)
+        slot = Slot(rule.shape, txn.id() << 10)
+        slot.state = state
+        slot.expires = ends * rule.tick
+        slot.charges = 1
+        known = None
+        if rule.grows:
+            first = pages.Pages(txn, slot.birth).append(0, state[0], 0, 0)
+            first.flush((0, 0), (0, 1))
+            known = ends - now // rule.tick, None, ends - now // rule.tick
+        txn.put(raw, value + record.pack(self._digest(rule.id), slot))
+        return (*head, state if known is None else state[:1], slot.birth, 1, known, False), True
+
+    def _decide_log(  # noqa: PLR0913
+        self,
+        txn: Transaction,
+        raw: bytes,
+        value: bytes,
+        at: int,
+        slot: tuple[Any, ...],
+        key: str,
+        rule: Rule,
+        cost: int,
+        now: int,
+    ) -> tuple[Answer, bool]:
+        """`decide` for a log that exists."""
+        digest, kind, gone, period, tick, ends, birth, number, last, start, end, total = slot
+        if ends <= now:
+            return self._decide_in(txn, key, rule, cost, now)
+        log = pages.Pages(txn, birth)
+        before = (last, log, start, end, total)
+        t = now // tick
+        window = rule.numbers[1]
+        fits, state, ends, left, wait = rule.step(rule.numbers, before, t, cost)
+        written = state is not before
+        known: Figures
+        if written:
+            last, kept, start, behind, total = state
+            if kept is not log or (pages.opens_page(behind) and self._sweeper.is_crowded(txn)):
+                return self._decide_in(txn, key, rule, cost, now)
+            log.flush((before[2], end), (start, behind))
+            number += 1
+            slot = digest, kind, gone, period, tick, ends * tick, birth, number, last, start, behind, total
+            txn.put(raw, value[:at] + record.SLOT.pack(*slot) + value[at + record.SLOT.size :])
+            # What `figures` says, from what is at hand.
+            known = last + window - t, None, log.entry(start)[0] + window - t
+        elif not fits and cost == left + 1:
+            known = last + window - t, None, wait or 0
+        else:
+            known = figures(rule, state, now, left)
+        return (fits, left, wait, now, key, rule, cost, (last,), birth, number, known, False), written
+
+    def _tick(self, txn: Transaction) -> bool:
+        """The file's once-a-second errand, where a second is over; whether it was run."""
+        now = self._file.now()
+        if now < self._file.due:
+            return False
+        self._file.tick(txn, now)
+        return True
+
+    def _decide_any(self, key: str, rule: Rule, cost: int) -> Answer:
+        """`decide` for any rule and key."""
+        if rule.id not in self._digests:
+            self._digest(rule.id)
+            return self.decide(key, rule, cost)
+        return self._run(lambda txn: self._decide_in(txn, key, rule, cost, self._clock()))
+
+    def _decide_in(
+        self, txn: Transaction, key: str, rule: Rule, cost: int, now: int
+    ) -> tuple[Answer, bool]:
+        batch = Batch([Entry(key, rule, cost, veto=True)], charge=True)
+        rows, written = self._apply_in(txn, batch, now)
+        return rows[0].answer(now), written
+
+    def apply(self, batch: Batch) -> Evidence:
+        def work(txn: Transaction) -> tuple[Evidence, bool]:
+            now = self._clock()
+            rows, written = self._apply_in(txn, batch, now)
+            return Evidence(now, rows), written
+
+        return self._run(work)
+
+    def _apply_in(self, txn: Transaction, batch: Batch, now: int) -> tuple[list[Row], bool]:
+        records = _Records(txn, now)
+        places = [
+            self._place(records, entry, charge=batch.charge) for entry in batch.entries
+        ]
+        moves = transition(batch, [place.slot for place in places], now)
+        written = False
+        for move, place in zip(moves, places, strict=True):
+            row = move.row
+            row.overflow = place.shared
+            if place.shared and row.entry.cost:
+                self._store.overflowed += 1
+            if move.kept:
+                written = True
+                self._keep(records, place, move)
+            if row.entry.rule.grows:
+                # The entries are read while the transaction lasts.
+                row.figures = figures(row.entry.rule, row.state, now, row.remaining)
+                row.state = row.state and row.state[:1]
+        records.write()
+        return [move.row for move in moves], written
+
+    def _place(self, records: _Records, entry: Entry, *, charge: bool) -> _Place:
+        """Where the entry's state is or would be: its own slot, or one that it shares."""
+        digest = self._digest(entry.rule.id)
+        raw = record.key_of(self._prefix, entry.key)
+        slots = records.get(raw)
+        slot = slots.get(digest)
+        if slot is not None or not charge or not entry.cost:
+            return _Place(raw, digest, slot or Slot(entry.rule.shape, 0), shared=False)
+        shared = self._shared_key(entry.key)
+        common = records.get(shared).get(digest)
+        if not slots and not self._sweeper.has_room(records.txn, records.now):
+            common = common or records.fresh(shared, digest, entry.rule)
+            return _Place(shared, digest, common, shared=True)
+        fresh = records.fresh(raw, digest, entry.rule)
+        if common is not None and common.expires > records.now:
+            # Whoever shared a record starts from its count.
+            fresh.state = entry.rule.kernel.copy(current(common, entry.rule, records.now))
+        return _Place(raw, digest, fresh, shared=False)
+
+    def _keep(self, records: _Records, place: _Place, move: Move) -> None:
+        slot, rule = place.slot, move.row.entry.rule
+        if slot.expires <= records.now and slot.state is not None:
+            records.renew(slot)
+        old = slot.state[2:4] if rule.grows and slot.state is not None else (0, 0)
+        write(move, slot)
+        if rule.grows:
+            if pages.opens_page(slot.state[3]) and self._sweeper.is_crowded(records.txn):
+                slot.state = coarsen(slot.state)
+            records.flush(slot, old)
+            move.row.state = slot.state
+        records.put(place.raw, place.digest, slot)
+
+    def refund(self, parts: list[Part]) -> bool:
+        def work(txn: Transaction) -> tuple[bool, bool]:
+            records = _Records(txn, self._clock())
+            changed = any([self._refund_in(records, part) for part in parts])
+            records.write()
+            return changed, changed
+
+        return self._run(work)
+
+    def _refund_in(self, records: _Records, part: Part) -> bool:
+        digest = self._digest(part.rule_id)
+        for raw in (record.key_of(self._prefix, part.key), self._shared_key(part.key)):
+            slot = records.get(raw).get(digest)
+            if slot is None:
+                continue
+            old = slot.state
+            if give_back(slot, part, records.now):
+                if isinstance(old[1], pages.Pages):
+                    records.flush(slot, old[2:4])
+                records.put(raw, digest, slot)
+                return True
+        return False
+
+    def reset(self, key: str, rule_ids: list[str] | None) -> int:
+        def work(txn: Transaction) -> tuple[int, bool]:
+            records = _Records(txn, self._clock())
+            raw = record.key_of(self._prefix, key)
+            slots = records.get(raw)
+            asked = list(slots) if rule_ids is None else [self._digest(name) for name in rule_ids]
+            gone = [digest for digest in asked if digest in slots]
+            live = sum(slots[digest].expires > records.now for digest in gone)
+            for digest in gone:
+                records.remove(raw, digest)
+            records.write()
+            return live, bool(gone)
+
+        return self._run(work)
+
+    def states(self, key: str, rules: list[Rule]) -> tuple[int, list[State]]:
+        def work(txn: Transaction) -> tuple[tuple[int, list[State]], bool]:
+            now = self._clock()
+            slots = _Records(txn, now).get(record.key_of(self._prefix, key))
+            found = [(rule, slots.get(self._digest(rule.id))) for rule in rules]
+            return (now, [_copied(rule, current(slot, rule, now)) for rule, slot in found]), False
+
+        return self._run(work)
+
+    def _run(self, work: Callable[[Transaction], tuple[T, bool]]) -> T:
+        try:
+            return _run(self._file, work, self._tick)
+        except lmdb.MapFullError:
+            self._sweeper.crowd()
+        try:
+            return _run(self._file, work, self._tick)
+        except lmdb.MapFullError as error:
+            raise self._file.failed(error) from error
+
+    def _digest(self, rule_id: str) -> bytes:
+        digest = self._digests.get(rule_id)
+        if digest is None:
+            if len(self._digests) >= 4096:  # noqa: PLR2004 - limits made up at run time
+                self._digests.clear()
+            digest = self._digests[rule_id] = record.digest_of(rule_id)
+        return digest
+
+    def _shared_key(self, key: str) -> bytes:
+        return self._shared_prefix + bytes([crc32(key.encode()) % _SHARED])
+
+
+class _Place:
+    """A slot, and the record it is in or will be."""
+
+    __slots__ = ("digest", "raw", "shared", "slot")
+
+    def __init__(self, raw: bytes, digest: bytes, slot: Slot, *, shared: bool) -> None:
+        self.raw = raw
+        self.digest = digest
+        self.slot = slot
+        self.shared = shared
+
+
+class _Records:
+    """The records that one transaction reads and writes, each once."""
+
+    def __init__(self, txn: Transaction, now: int) -> None:
+        self.txn = txn
+        self.now = now
+        self._slots: dict[bytes, dict[bytes, Slot]] = {}
+        self._fresh: dict[tuple[bytes, bytes], Slot] = {}
+        self._born = 0
+        self._changed: dict[bytes, set[bytes]] = {}
+
+    def fresh(self, raw: bytes, digest: bytes, rule: Rule) -> Slot:
+        """A slot for a record that has none of that rule, the same each time it is asked for."""
+        slot = self._fresh.get((raw, digest))
+        if slot is None:
+            slot = self._fresh[raw, digest] = Slot(rule.shape, self._birth())
+        return slot
+
+    def renew(self, slot: Slot) -> None:
+        """Give a slot that has run out, and so equals no slot, another life."""
+        _delete_pages(slot)
+        slot.state = None
+        slot.birth = self._birth()
+        slot.charges = 0
+        slot.refunds = ()
+
+    def _birth(self) -> int:
+        """A number that no other slot of the file has, as a batch has at most 1,000 entries."""
+        self._born += 1
+        return self.txn.id() << 10 | self._born
+
+    def get(self, raw: bytes) -> dict[bytes, Slot]:
+        slots = self._slots.get(raw)
+        if slots is None:
+            value = self.txn.get(raw)
+            slots = self._slots[raw] = (
+                {}
+                if value is None
+                else record.unpack(value, lambda birth: pages.Pages(self.txn, birth))
+            )
+        return slots
+
+    def put(self, raw: bytes, digest: bytes, slot: Slot) -> None:
+        self._slots[raw][digest] = slot
+        self._changed.setdefault(raw, set()).add(digest)
+
+    def remove(self, raw: bytes, digest: bytes) -> None:
+        _delete_pages(self._slots[raw].pop(digest))
+        self._changed.setdefault(raw, set())
+
+    def flush(self, slot: Slot, old: tuple[int, int]) -> None:
+        """Write a log's pages; `old` are the positions that were kept before."""
+        last, log, start, end, total = slot.state
+        if not isinstance(log, pages.Pages) or log.birth != slot.birth:
+            own = pages.Pages(self.txn, slot.birth)
+            for at in range(start, end):
+                own.append(at, *log.entry(at), start)
+            log = own
+            slot.state = last, log, start, end, total
+        log.flush(old, (start, end))
+
+    def write(self) -> None:
+        """Write what changed; slots that have run out go along the way."""
+        for raw, changed in self._changed.items():
+            slots = self._slots[raw]
+            for digest in [name for name in slots if name not in changed]:
+                if slots[digest].expires <= self.now:
+                    _delete_pages(slots.pop(digest))
+            if len(slots) > _MOST_SLOTS:
+                raise UsageError(
+                    f"more than {_MOST_SLOTS} different limits are live on one key; give limits a "
+                    "name, so that changed numbers do not make another limit"
+                )
+            if slots:
+                self.txn.put(raw, b"".join(record.pack(name, slot) for name, slot in slots.items()))
+            else:
+                self.txn.delete(raw)
+
+
+class _Sweeper:
+    """Keeps the file from filling up: what has run out goes, and room is told from no room.
+
+    It looks at records in the order of their keys, a few with every eighth new one, from where it
+    stopped before.
+    """
+
+    def __init__(self, file: SharedFile) -> None:
+        self._file = file
+        self._hand = _FIRST
+        self._new = 0
+        self._crowded = False
+
+    def crowd(self) -> None:
+        """LMDB ran out of pages: be careful at once."""
+        self._crowded = True
+
+    def has_room(self, txn: Transaction, now: int) -> bool:
+        """Whether another record may be made."""
+        self._new += 1
+        if self._crowded or self._new % 8 == 0:
+            self._sweep(txn, now, 16)
+            if self.is_crowded(txn):
+                self._sweep(txn, now, 64)
+                self._crowded = self.is_crowded(txn)
+            else:
+                self._crowded = False
+        return not self._crowded
+
+    def is_crowded(self, txn: Transaction) -> bool:
+        """Whether live records fill the file.
+
+        Where many have gone, pages are many but thin, and new records find room in them.
+        """
+        facts = txn.stat()
+        leaves = facts["leaf_pages"]
+        used = (leaves + facts["branch_pages"] + facts["overflow_pages"]) * facts["psize"]
+        thin = facts["entries"] * record.SLOT.size < leaves * facts["psize"] * 0.4
+        return used > self._file.size * (_FULLEST if thin else _FULL)
+
+    def _sweep(self, txn: Transaction, now: int, most: int) -> None:
+        """Look at up to `most` records from where the last look ended; drop what has run out."""
+        cursor = txn.cursor()
+        found = cursor.set_range(self._hand)
+        gone: list[tuple[bytes, bytes]] = []
+        for _ in range(most):
+            if not found or cursor.key() >= pages.PREFIX:
+                found = False
+                break
+            value = cursor.value()
+            if record.runs_out(value) <= now:
+                gone.append((cursor.key(), value))
+            found = cursor.next()
+        self._hand = cursor.key() if found else _FIRST
+        for key, value in gone:
+            for slot in record.unpack(value, lambda birth: pages.Pages(txn, birth)).values():
+                _delete_pages(slot)
+            txn.delete(key)
+
+
+def _delete_pages(slot: Slot) -> None:
+    """Delete the pages of a log that is about to go."""
+    if len(slot.state) > record.LOG:
+        _, log, start, end, _ = slot.state
+        log.delete(start, end)
+
+
+def _copied(rule: Rule, state: State) -> State:
+    """A state to step freely when the transaction is over."""
+    if state is None or not rule.grows:
+        return state
+    last, log, start, end, total = state
+    return last, pages.in_memory(log, start, end), start, end, total
+
+
+def _run(
+    file: SharedFile, work: Callable[[Transaction], tuple[T, bool]], tick: Callable[[Transaction], bool]
+) -> T:
+    """`work` in a transaction, which is committed if it says that it has written."""
+    file.enter(None)
+    try:
+        txn = file.begin()
+        try:
+            ticked = tick(txn)
+            result, written = work(txn)
+            if written or ticked:
+                txn.commit()
+            else:
+                txn.abort()
+        except BaseException:
+            txn.abort()
+            raise
+        return result
+    except lmdb.MapFullError:
+        raise
+    except lmdb.Error as error:
+        raise file.failed(error) from error
+    finally:
+        file.leave()
