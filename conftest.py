@@ -14,5 +14,5 @@ settings.load_profile("noria")
 # Every Python block in the README and in docs/ is run; `<!--- skip: next -->` spares one.
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(), SkipParser()],
-    patterns=["README.md", "docs/**/*.md"],
+    patterns=["README.md", "docs/*.md", "docs/*/*.md"],
 ).pytest()

@@ -164,9 +164,11 @@ def _merged(present: RawFields, ours: Fields) -> list[tuple[bytes, bytes]]:
         for name, value in headers
         if name.lower() in _TELLING
     }
-    if not outranks(ours, theirs):
-        ours = [(name, theirs[name.lower()]) for name in NAMES]
-    return [*(field for field in headers if field[0].lower() not in _OURS), *_raw(ours)]
+    if theirs:
+        if not outranks(ours, theirs):
+            ours = [(name, theirs[name.lower()]) for name in NAMES]
+        headers = [field for field in headers if field[0].lower() not in _OURS]
+    return headers + _raw(ours)
 
 
 def _raw(named: Fields) -> list[tuple[bytes, bytes]]:

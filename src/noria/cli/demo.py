@@ -116,16 +116,12 @@ def _wait_is_true(server: Server, console: Console) -> None:
 
 def _stay(server: Server, console: Console) -> None:
     url = f"http://127.0.0.1:{server.port}"
-    console.print("[bold]Try it[/]")
-    console.print(f"  curl -i {url}/hello", markup=False)
-    console.print(f"  curl -i {url}/login", markup=False)
-    console.print(
-        f"  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/hello; done",
-        markup=False,
-        soft_wrap=True,
-    )
-    console.print("Ctrl-C ends it.")
+    many = f"for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/hello; done"
     try:
+        console.print("[bold]Try it[/]")
+        for line in (f"curl -i {url}/hello", f"curl -i {url}/login", many):
+            console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print("Ctrl-C ends it.")
         server.process.wait()
     except KeyboardInterrupt:
         console.print()

@@ -86,6 +86,7 @@ def serve(port: int, workers: int) -> None:
         port=port,
         interface=Interfaces.ASGINL,
         workers=workers,
+        # A worker that is told to end while it still starts does not hear it.
         workers_kill_timeout=2,
     ).serve()
 

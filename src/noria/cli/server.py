@@ -80,7 +80,7 @@ def serving(port: int, workers: int, store: str | None) -> Generator[Server]:
         log = Path(folder) / "server.log"
         process = _start(port, workers, url, log)
         try:
-            seen = _await(process, port, workers, log)
+            seen = await_workers(process, port, workers, log)
             yield Server(port, url, seen, process)
         finally:
             _stop(process)
@@ -114,7 +114,9 @@ def _start(port: int, workers: int, url: str, log: Path) -> subprocess.Popen[byt
         )
 
 
-def _await(process: subprocess.Popen[bytes], port: int, workers: int, log: Path) -> list[str]:
+def await_workers(
+    process: subprocess.Popen[bytes], port: int, workers: int, log: Path
+) -> list[str]:
     """Ask until all workers have answered; their process ids."""
     seen: set[str] = set()
     deadline = time.monotonic() + _STARTING

@@ -11,22 +11,27 @@ from noria.model.errors import NoriaError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from noria.algorithms import State
-    from noria.model.batch import Answer, Figures, Space
+    from noria.model.batch import Answer, Figures, Space, Store
     from noria.model.limit import Limit, Rule
 
 
 class Ledger:
     """Where decisions come from: a store under a namespace. It reads the evidence of its own."""
 
-    __slots__ = ("degraded", "namespace", "secret", "space")
+    __slots__ = ("_store", "degraded", "namespace", "space")
 
     def __init__(
-        self, space: Space, namespace: str, secret: bytes, degraded: str | None = None
+        self, store: Store, space: Space, namespace: str, degraded: str | None = None
     ) -> None:
+        self._store = store
         self.space = space
         self.namespace = namespace
-        self.secret = secret
         self.degraded = degraded
+
+    @property
+    def secret(self) -> bytes:
+        """What seals charges; it changes if the store had to begin anew."""
+        return self._store.secret
 
     def settle(self, evidence: object) -> Settled:
         return _settled(as_evidence(evidence), self.degraded)
@@ -42,9 +47,7 @@ def _part(row: Row) -> Part:
     """What a charged row takes to be given back; a state begins with the tick of its last charge."""
     entry = row.entry
     rule = entry.rule
-    return Part(
-        entry.key, rule.id, rule.shape, row.state[0], entry.cost, row.birth, row.number
-    )
+    return Part(entry.key, rule.id, rule.shape, row.state[0], entry.cost, row.birth, row.number)
 
 
 def many(ledger: Ledger, evidence: Evidence) -> Decision:

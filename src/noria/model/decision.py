@@ -271,10 +271,17 @@ class Decision:
         # A copy elsewhere has no store to ask: it takes the conclusions and the sealed charge along.
         figures = {name: getattr(self, name) for name in Settled.__slots__ if name != "evidence"}
         outcomes = [outcome.as_dict() for outcome in self.outcomes]
-        return _rebuilt, (self.allowed, self.remaining, self.retry_after, figures | {"outcomes": outcomes})
+        return _rebuilt, (
+            self.allowed,
+            self.remaining,
+            self.retry_after,
+            figures | {"outcomes": outcomes},
+        )
 
     def __repr__(self) -> str:
-        return _shown(self, ("allowed", "limit", "remaining", "reset_after", "retry_after", "reason"))
+        return _shown(
+            self, ("allowed", "limit", "remaining", "reset_after", "retry_after", "reason")
+        )
 
 
 def _rebuilt(

@@ -209,7 +209,9 @@ def _rate(rate: object, per: object) -> tuple[int, int]:
     """(N, period in microseconds), both within bounds."""
     if type(rate) is str:
         if per is not None:
-            raise ConfigError(f"rate {shown(rate)} has a period already: per {shown(per)} is too much")
+            raise ConfigError(
+                f"rate {shown(rate)} has a period already: per {shown(per)} is too much"
+            )
         count, period = parse_rate(rate)
     elif type(rate) is int:
         if per is None:
@@ -255,7 +257,13 @@ def _encodes(text: str) -> bool:
 
 
 def _rebuilt(  # noqa: PLR0913
-    count: int, period: int, algorithm: str, burst: int | None, name: str | None, unit: str, shadow: bool  # noqa: FBT001
+    count: int,
+    period: int,
+    algorithm: str,
+    burst: int | None,
+    name: str | None,
+    unit: str,
+    shadow: bool,  # noqa: FBT001
 ) -> Limit:
     """A limit from its pickled parts; the period in microseconds."""
     return Limit(

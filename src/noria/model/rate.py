@@ -27,10 +27,7 @@ _UNITS = {
     **dict.fromkeys(("w", "week", "weeks"), 7 * 86_400 * SECOND),
 }
 
-_RATE = re.compile(
-    r"(?P<count>[0-9]{1,30})(?:/| +per +)(?:(?P<times>[0-9]{1,30}) *)?(?P<unit>[a-z]+)",
-    re.ASCII | re.IGNORECASE,
-)
+_RATE = r"(?P<count>[0-9]{1,30})(?:/| +per +)(?:(?P<times>[0-9]{1,30}) *)?(?P<unit>[a-z]+)"
 
 _EXPECTED = (
     'expected "N/PERIOD" or "N per PERIOD", such as "100/minute", "10/5m" or "5 per 30 seconds"; '
@@ -40,7 +37,7 @@ _EXPECTED = (
 
 def parse_rate(text: str) -> tuple[int, int]:
     """(N, period in microseconds) of a rate text; `ConfigError` for anything else."""
-    match = _RATE.fullmatch(text)
+    match = re.fullmatch(_RATE, text, re.ASCII | re.IGNORECASE)
     unit = _UNITS.get(match["unit"].lower()) if match else None
     if match is None or unit is None:
         raise ConfigError(f"rate {shown(text)} is not understood: {_EXPECTED}")
@@ -62,7 +59,9 @@ def format_rate(count: int, period: int) -> str:
     ):
         if period % unit == 0:
             times = period // unit
-            return f"{count}/{name}" if times == 1 else f"{count}/{times} {name}s".replace("mss", "ms")
+            return (
+                f"{count}/{name}" if times == 1 else f"{count}/{times} {name}s".replace("mss", "ms")
+            )
     return f"{count}/{period}us"
 
 

@@ -15,7 +15,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from noria.model.batch import Store
 
-_LATER = ("redis", "rediss", "redis+", "valkey", "valkeys", "valkey+", "upstash", "postgresql", "postgres")
+_LATER = (
+    "redis",
+    "rediss",
+    "redis+",
+    "valkey",
+    "valkeys",
+    "valkey+",
+    "upstash",
+    "postgresql",
+    "postgres",
+)
 _SIZES = {"": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 
 _named: dict[str, tuple[dict[str, int], MemoryStore]] = {}
@@ -35,15 +45,21 @@ def open_store(url: str | Store) -> Store:
     if not isinstance(url, str):
         if hasattr(url, "space"):
             return url
-        raise ConfigError(f"store {shown(url)}: expected a URL such as memory:// or shared://, or a store")
+        raise ConfigError(
+            f"store {shown(url)}: expected a URL such as memory:// or shared://, or a store"
+        )
     from urllib.parse import parse_qsl, unquote, urlsplit
 
     parts = urlsplit(url)
     name = unquote(parts.netloc)
     try:
-        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        options = dict(
+            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        )
     except ValueError:
-        raise ConfigError(f"store {shown(url)}: options are written ?name=value&name=value") from None
+        raise ConfigError(
+            f"store {shown(url)}: options are written ?name=value&name=value"
+        ) from None
     if parts.scheme == "memory" and "://" in url and parts.path in ("", "/"):
         return _memory(url, name, options)
     if parts.scheme == "shared" and "://" in url and not name:

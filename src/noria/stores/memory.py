@@ -303,7 +303,20 @@ class MemorySpace:
                         if rule.grows:
                             grown(slot)
                             state = slot.state
-                return fits, left, wait, now, key, rule, cost, state, slot.birth, slot.charges, None, False
+                return (
+                    fits,
+                    left,
+                    wait,
+                    now,
+                    key,
+                    rule,
+                    cost,
+                    state,
+                    slot.birth,
+                    slot.charges,
+                    None,
+                    False,
+                )
             finally:
                 release()
 
@@ -412,7 +425,9 @@ class MemorySpace:
             names = list(tables) if rule_ids is None else rule_ids
             found = [(tables[name], tables[name].get(key)) for name in names if name in tables]
             return sum(
-                self._store.forget(table, key, slot, now) for table, slot in found if slot is not None
+                self._store.forget(table, key, slot, now)
+                for table, slot in found
+                if slot is not None
             )
 
     def states(self, key: str, rules: list[Rule]) -> tuple[int, list[State]]:

@@ -74,14 +74,18 @@ class Histories(RuleBasedStateMachine):
     def change_count(self, number: int, count: int, burst: int) -> None:
         """C19: N or burst changes under a name; what was counted stays."""
         old = self.limits[number]
-        self._change(number, limit_of(number, old.algorithm, count, _period(old), burst, shadow=old.shadow))
+        self._change(
+            number, limit_of(number, old.algorithm, count, _period(old), burst, shadow=old.shadow)
+        )
 
     @rule(number=st.integers(0, LIMITS - 1), period=periods)
     def change_period(self, number: int, period: int) -> None:
         """C19: the period changes under a name; what was counted is converted, never in favour."""
         old = self.limits[number]
         burst = old.burst or 1
-        self._change(number, limit_of(number, old.algorithm, old.limit, period, burst, shadow=old.shadow))
+        self._change(
+            number, limit_of(number, old.algorithm, old.limit, period, burst, shadow=old.shadow)
+        )
         # Which window an earlier charge would be taken out of is not promised.
         self.decisions.clear()
 
@@ -98,7 +102,9 @@ class Histories(RuleBasedStateMachine):
         limits = [self.limits[number] for number in numbers]
         self._charge([(key, number, cost) for number in numbers], key, limits, cost)
 
-    @rule(items=st.lists(st.tuples(keys, st.integers(0, LIMITS - 1), costs), min_size=1, max_size=4))
+    @rule(
+        items=st.lists(st.tuples(keys, st.integers(0, LIMITS - 1), costs), min_size=1, max_size=4)
+    )
     def hit_many(self, items: list[tuple[str, int, int]]) -> None:
         self._charge(items, None, [], 0)
 
@@ -119,7 +125,9 @@ class Histories(RuleBasedStateMachine):
                 self.denied = key, limits, cost, says(real).retry_after or 0
             return
         fits = [outcome.allowed for outcome in expected.outcomes]
-        for (each, number), fit in zip(dict.fromkeys(item[:2] for item in items), fits, strict=True):
+        for (each, number), fit in zip(
+            dict.fromkeys(item[:2] for item in items), fits, strict=True
+        ):
             if fit:
                 units = sum(one[2] for one in items if one[:2] == (each, number))
                 self._remember(each, number, units)
@@ -147,7 +155,11 @@ class Histories(RuleBasedStateMachine):
         left = says_now.remaining
         fits = says(self.driver.peek(key, limit, cost=left)).outcomes[0].allowed
         more = says(self.driver.peek(key, limit, cost=left + 1)).outcomes[0].allowed
-        must(left >= 0 and fits and not more, "C6: `remaining` is the most that passes now", says=says_now)
+        must(
+            left >= 0 and fits and not more,
+            "C6: `remaining` is the most that passes now",
+            says=says_now,
+        )
 
     @precondition(lambda self: self.decisions)
     @rule(which=st.integers(0, 50))
@@ -155,7 +167,11 @@ class Histories(RuleBasedStateMachine):
         """C9: a charge comes back once, while it weighs; the model knows when that is."""
         real, expected = self.decisions[which % len(self.decisions)]
         answers = self.driver.refund(real), self.model.refund(expected)
-        must(answers[0] == answers[1], "C9: a refund says whether it changed anything", answers=answers)
+        must(
+            answers[0] == answers[1],
+            "C9: a refund says whether it changed anything",
+            answers=answers,
+        )
         self.admitted.clear()
         self.denied = None
 
@@ -183,14 +199,29 @@ class Histories(RuleBasedStateMachine):
         if self.denied is None:
             return
         key, limits, cost, retry = self.denied
-        must(0 < retry <= max(map(lookback, limits)) + 45, "C2: nobody waits longer than the look-back",
-             retry=retry, limits=limits)
+        must(
+            0 < retry <= max(map(lookback, limits)) + 45,
+            "C2: nobody waits longer than the look-back",
+            retry=retry,
+            limits=limits,
+        )
         self.clock.advance(retry - 1)
         early = self.driver.peek(key, *limits, cost=cost)
-        must(not early.allowed, "C3: one tick before `retry_after` is too early", retry=retry, limits=limits)
+        must(
+            not early.allowed,
+            "C3: one tick before `retry_after` is too early",
+            retry=retry,
+            limits=limits,
+        )
         self.clock.advance(1)
         late = self.driver.peek(key, *limits, cost=cost)
-        must(late.allowed, "C3: the call passes at `retry_after`", retry=retry, limits=limits, says=says(late))
+        must(
+            late.allowed,
+            "C3: the call passes at `retry_after`",
+            retry=retry,
+            limits=limits,
+            says=says(late),
+        )
         self.denied = None
 
     @rule(ticks=st.integers(1, 45))
@@ -199,7 +230,11 @@ class Histories(RuleBasedStateMachine):
         # A state that has run out may be gone or not, so time must not come back to where it counts.
         for key, name in list(self.model.histories):
             if not self.model.lives((key, name)):
-                number = next(n for n, limit in enumerate(self.limits) if self.model.place("", limit)[1] == name)
+                number = next(
+                    n
+                    for n, limit in enumerate(self.limits)
+                    if self.model.place("", limit)[1] == name
+                )
                 self.driver.reset(key, self.limits[number])
                 self.model.reset(key, self.limits[number])
                 self.admitted.pop((key, number), None)

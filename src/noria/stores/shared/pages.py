@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 from noria.algorithms.sliding_window_log import Entries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
     import lmdb
 
     from noria.algorithms.sliding_window_log import Log
+
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
 
 PREFIX = b"z"
 """What the keys of pages begin with: the last in the order of keys."""
@@ -30,18 +35,25 @@ _KEY = struct.Struct(">cQQ")
 class Pages:
     """The entries of the slot with that birth; see `sliding_window_log.Log`."""
 
-    __slots__ = ("_changed", "_seen", "_txn", "birth")
+    __slots__ = ("_changed", "_oldest", "_seen", "_start", "_txn", "birth")
 
     def __init__(
-        self, txn: lmdb.Transaction[bytes], birth: int, changed: dict[int, bytes] | None = None
+        self, txn: Transaction, birth: int, start: int = -1, oldest: Sequence[int] = (0, 0)
     ) -> None:
+        """The entries of the slot born as `birth`; entry `start` is `oldest`, which needs no page."""
         self.birth = birth
         self._txn = txn
+        self._start = start
+        self._oldest = oldest
         self._seen: dict[int, bytes] = {}
-        self._changed = {} if changed is None else changed
+        self._changed: dict[int, bytes] = {}
 
     def entry(self, at: int) -> tuple[int, int]:
-        page = self._page(at >> _BITS)
+        if at == self._start:
+            time, before = self._oldest
+            return time, before
+        number = at >> _BITS
+        page = self._changed.get(number) or self._page(number)
         return _ENTRY.unpack_from(page, (at % _SIZE) * _ENTRY.size)  # type: ignore[return-value]
 
     def first_after(self, time: int, start: int, end: int) -> int:
@@ -65,23 +77,34 @@ class Pages:
     def append(self, at: int, time: int, before: int, start: int) -> Pages:  # noqa: ARG002
         number = at >> _BITS
         kept = (at % _SIZE) * _ENTRY.size
-        page = self._page(number)[:kept] if kept else b""
-        # A page that is gone held nothing that is still read.
-        self._changed[number] = page.ljust(kept, b"\0") + _ENTRY.pack(time, before)
+        page = self._changed.get(number) or (self._page(number) if kept else b"")
+        if len(page) != kept:
+            # What is cut off is forgotten; a page that is gone held nothing that is still read.
+            page = page[:kept].ljust(kept, b"\0")
+        self._changed[number] = page + _ENTRY.pack(time, before)
+        if at == self._start:
+            self._start = -1
         return self  # `flush` deletes what is before `start`
 
-    def until(self, end: int) -> Pages:  # noqa: ARG002 - what is behind is overwritten or deleted
-        return Pages(self._txn, self.birth, dict(self._changed))
+    def until(self, end: int) -> Pages:
+        own = Pages(self._txn, self.birth, self._start if self._start < end else -1, self._oldest)
+        own._changed.update(self._changed)
+        return own
 
-    def flush(self, old: tuple[int, int], new: tuple[int, int]) -> None:
-        """Write what changed in positions `new`, delete pages of positions `old` outside of them."""
-        first, behind = _span(*new)
+    def flush(self, old_start: int, old_end: int, start: int, end: int) -> None:
+        """Write what changed; delete the pages of the old positions that the new ones left."""
         for number, page in self._changed.items():
-            if first <= number < behind:
-                self._txn.put(self._key(number), page)
-        old_first, old_behind = _span(*old)
-        # Only what fell off either end: a charge costs what expired, not what is stored.
-        for number in (*range(old_first, min(first, old_behind)), *range(behind, old_behind)):
+            self._txn.put(_KEY.pack(PREFIX, self.birth, number), page)
+        if end > old_end and start >> _BITS == old_start >> _BITS:
+            return  # the usual charge
+        first, behind = _span(start, end)
+        old_first, old_behind = _span(old_start, old_end)
+        written = self._changed
+        for number in (
+            *range(old_first, min(first, old_behind)),
+            *range(max(behind, old_first), old_behind),
+            *(number for number in written if not first <= number < behind),
+        ):
             self._txn.delete(self._key(number))
 
     def delete(self, start: int, end: int) -> None:
@@ -90,11 +113,10 @@ class Pages:
             self._txn.delete(self._key(number))
 
     def _page(self, number: int) -> bytes:
-        page = self._changed.get(number)
+        page = self._seen.get(number)
         if page is None:
-            page = self._seen.get(number)
-            if page is None:
-                page = self._seen[number] = self._txn.get(self._key(number)) or b""
+            page = self._txn.get(_KEY.pack(PREFIX, self.birth, number), b"")
+            self._seen[number] = page
         return page
 
     def _key(self, number: int) -> bytes:

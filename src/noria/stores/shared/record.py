@@ -1,8 +1,8 @@
 """How a key's limits are kept in the file: one record, a short row of slots.
 
-A slot is 96 bytes and eight more for each refund it has to remember: the digest of the rule's id,
+A slot is 112 bytes and eight more for each refund it has to remember: the digest of the rule's id,
 how many integers its state has, how many refunds there are, then eight-byte integers: period, tick,
-expires, birth, charges, up to four of state. All limits of a key stand in one value, so one read and one write decide over
+expires, birth, charges, up to six of state. All limits of a key stand in one value, so one read and one write decide over
 them. A log's entries, which are many, are kept apart, in pages; see `pages`.
 """
 
@@ -16,9 +16,9 @@ from noria.model.batch import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-SLOT = struct.Struct("<16sBB6x9q")
+SLOT = struct.Struct("<16sBB6x11q")
 REFUND = struct.Struct("<q")
-LOG = 4
+LOG = 6
 """The count of a log's integers, which only a log has."""
 
 _REFUNDS_AT = 17
@@ -45,8 +45,9 @@ def key_of(prefix: bytes, key: str) -> bytes:
     return b"h" + blake2b(raw, digest_size=32).digest()
 
 
-def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
-    """The slots of a record by their rule's digest; `log_of` gives the entries of a log by birth."""
+def unpack(value: bytes, log_of: Callable[[int, int, list[int]], object]) -> dict[bytes, Slot]:
+    """The slots of a record by their rule's digest; `log_of` gives a log by birth, start and oldest
+    entry."""
     slots: dict[bytes, Slot] = {}
     at = 0
     while at < len(value):
@@ -57,8 +58,8 @@ def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
         slot.expires = expires
         slot.charges = charges
         if count == LOG:
-            last, start, end, total = numbers
-            slot.state = last, log_of(birth), start, end, total
+            last, start, end, total, *oldest = numbers
+            slot.state = last, log_of(birth, start, oldest), start, end, total
         else:
             slot.state = tuple(numbers[:count])
         at += SLOT.size
@@ -72,9 +73,13 @@ def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
 def pack(digest: bytes, slot: Slot) -> bytes:
     """One slot as it stands in a record."""
     state, refunds = slot.state, slot.refunds
-    numbers = state if len(state) < LOG else (state[0], *state[2:])
+    numbers = state
+    if len(state) > 3:  # noqa: PLR2004 - a log: the oldest entry in place of all
+        last, log, start, end, total = state
+        oldest = log.entry(start) if start < end else (0, 0)
+        numbers = (last, start, end, total, *oldest)
     head = digest, len(numbers), len(refunds), *slot.shape
-    tail = slot.expires, slot.birth, slot.charges, *(*numbers, 0, 0)[:4]
+    tail = slot.expires, slot.birth, slot.charges, *(*numbers, 0, 0, 0, 0)[:LOG]
     return SLOT.pack(*head, *tail) + struct.pack(f"<{len(refunds)}q", *refunds)
 
 

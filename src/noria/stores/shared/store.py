@@ -141,7 +141,7 @@ class SharedSpace:
                         answer, written = self._decide_new(txn, raw, value, key, rule, cost, now)
                     else:
                         head = unpack(value, at)
-                        _, kind, gone, period, tick, ends, birth, number, a, b, c, d = head
+                        _, kind, gone, period, tick, ends, birth, number, a, b, c, *_ = head
                         if (period, tick) != rule.shape or (ends <= now and gone):
                             answer, written = general(txn, key, rule, cost, now)
                         elif kind == record.LOG:
@@ -164,7 +164,22 @@ class SharedSpace:
                                 else:
                                     a, b = state
                                 ends *= tick
-                                head = digest, kind, gone, period, tick, ends, birth, number, a, b, c, d
+                                head = (
+                                    digest,
+                                    kind,
+                                    gone,
+                                    period,
+                                    tick,
+                                    ends,
+                                    birth,
+                                    number,
+                                    a,
+                                    b,
+                                    c,
+                                    0,
+                                    0,
+                                    0,
+                                )
                                 txn.put(raw, value[:at] + pack(*head) + value[at + size :])
                             head = fits, left, wait, now, key, rule, cost
                             answer = *head, state, birth, number, None, False
@@ -209,7 +224,7 @@ class SharedSpace:
         known = None
         if rule.grows:
             first = pages.Pages(txn, slot.birth).append(0, state[0], 0, 0)
-            first.flush((0, 0), (0, 1))
+            first.flush(0, 0, 0, 1)
             known = ends - now // rule.tick, None, ends - now // rule.tick
         txn.put(raw, value + record.pack(self._digest(rule.id), slot))
         return (*head, state if known is None else state[:1], slot.birth, 1, known, False), True
@@ -227,10 +242,11 @@ class SharedSpace:
         now: int,
     ) -> tuple[Answer, bool]:
         """`decide` for a log that exists."""
-        digest, kind, gone, period, tick, ends, birth, number, last, start, end, total = slot
+        head = slot[:3]
+        _, _, _, period, tick, ends, birth, number, last, start, end, total, *oldest = slot
         if ends <= now:
             return self._decide_in(txn, key, rule, cost, now)
-        log = pages.Pages(txn, birth)
+        log = pages.Pages(txn, birth, start, oldest)
         before = (last, log, start, end, total)
         t = now // tick
         window = rule.numbers[1]
@@ -238,20 +254,35 @@ class SharedSpace:
         written = state is not before
         known: Figures
         if written:
-            last, kept, start, behind, total = state
+            last, kept, first, behind, total = state
             if kept is not log or (pages.opens_page(behind) and self._sweeper.is_crowded(txn)):
                 return self._decide_in(txn, key, rule, cost, now)
-            log.flush((before[2], end), (start, behind))
+            log.flush(start, end, first, behind)
+            oldest = log.entry(first)
             number += 1
-            slot = digest, kind, gone, period, tick, ends * tick, birth, number, last, start, behind, total
-            txn.put(raw, value[:at] + record.SLOT.pack(*slot) + value[at + record.SLOT.size :])
+            tail = birth, number, last, first, behind, total, *oldest
+            slot = record.SLOT.pack(*head, period, tick, ends * tick, *tail)
+            txn.put(raw, value[:at] + slot + value[at + record.SLOT.size :])
             # What `figures` says, from what is at hand.
-            known = last + window - t, None, log.entry(start)[0] + window - t
+            known = last + window - t, None, oldest[0] + window - t
         elif not fits and cost == left + 1:
             known = last + window - t, None, wait or 0
         else:
             known = figures(rule, state, now, left)
-        return (fits, left, wait, now, key, rule, cost, (last,), birth, number, known, False), written
+        return (
+            fits,
+            left,
+            wait,
+            now,
+            key,
+            rule,
+            cost,
+            (last,),
+            birth,
+            number,
+            known,
+            False,
+        ), written
 
     def _tick(self, txn: Transaction) -> bool:
         """The file's once-a-second errand, where a second is over; whether it was run."""
@@ -285,9 +316,7 @@ class SharedSpace:
 
     def _apply_in(self, txn: Transaction, batch: Batch, now: int) -> tuple[list[Row], bool]:
         records = _Records(txn, now)
-        places = [
-            self._place(records, entry, charge=batch.charge) for entry in batch.entries
-        ]
+        places = [self._place(records, entry, charge=batch.charge) for entry in batch.entries]
         moves = transition(batch, [place.slot for place in places], now)
         written = False
         for move, place in zip(moves, places, strict=True):
@@ -456,7 +485,7 @@ class _Records:
             slots = self._slots[raw] = (
                 {}
                 if value is None
-                else record.unpack(value, lambda birth: pages.Pages(self.txn, birth))
+                else record.unpack(value, lambda *of: pages.Pages(self.txn, *of))
             )
         return slots
 
@@ -477,7 +506,7 @@ class _Records:
                 own.append(at, *log.entry(at), start)
             log = own
             slot.state = last, log, start, end, total
-        log.flush(old, (start, end))
+        log.flush(*old, start, end)
 
     def write(self) -> None:
         """Write what changed; slots that have run out go along the way."""
@@ -552,7 +581,7 @@ class _Sweeper:
             found = cursor.next()
         self._hand = cursor.key() if found else _FIRST
         for key, value in gone:
-            for slot in record.unpack(value, lambda birth: pages.Pages(txn, birth)).values():
+            for slot in record.unpack(value, lambda *of: pages.Pages(txn, *of)).values():
                 _delete_pages(slot)
             txn.delete(key)
 
@@ -573,7 +602,9 @@ def _copied(rule: Rule, state: State) -> State:
 
 
 def _run(
-    file: SharedFile, work: Callable[[Transaction], tuple[T, bool]], tick: Callable[[Transaction], bool]
+    file: SharedFile,
+    work: Callable[[Transaction], tuple[T, bool]],
+    tick: Callable[[Transaction], bool],
 ) -> T:
     """`work` in a transaction, which is committed if it says that it has written."""
     file.enter(None)

@@ -1,0 +1,48 @@
+"""What limiters are told when they are made, checked."""
+
+from __future__ import annotations
+
+from noria.core.plan import checked_key
+from noria.model.errors import ConfigError, UsageError
+from noria.model.rate import shown
+
+FAILURES = ("open", "closed", "local")
+"""What can be decided while the store is down."""
+
+
+def checked_failure(value: object, error: type[ConfigError | UsageError] = ConfigError) -> str:
+    """One of `FAILURES`."""
+    if value not in FAILURES:
+        raise error(f'on_store_failure {shown(value)}: expected "open", "closed" or "local"')
+    return str(value)
+
+
+def checked_namespace(value: object) -> str:
+    """A namespace is such text as a key may be."""
+    try:
+        return checked_key(value)
+    except UsageError as error:
+        raise ConfigError(f"namespace: {error}") from None
+
+
+def checked_callable(name: str, value: object) -> None:
+    """None, or something that can be called."""
+    if value is not None and not callable(value):
+        raise ConfigError(f"{name} {shown(value)}: expected a callable")
+
+
+def checked_number(
+    name: str,
+    value: object,
+    *,
+    most: float,
+    zero: bool = False,
+    error: type[ConfigError | UsageError] = ConfigError,
+) -> float:
+    """A number above 0, or with `zero` from 0, up to `most`."""
+    if type(value) in (int, float):
+        number = float(value)  # type: ignore[arg-type]
+        if (number > 0 or (zero and number == 0)) and number <= most:
+            return number
+    floor = "from 0" if zero else "above 0"
+    raise error(f"{name} {shown(value)}: expected a number {floor} up to {most:g}")
