@@ -9,10 +9,11 @@ Choose it for small N where exactness counts (log-ins, one-time codes, payments)
 Source: the exact counter to which the other schemes are approximations; Figma, "An alternative
 approach to rate limiting" (2017), compares them.
 
-State: (last, entries, start, end, total). `last` is the tick of the newest entry. `entries` only grows, and a state is a view of its
-positions [start, end): a step that is thrown away, because another limit refused, has cost nothing
-and is overwritten by the next. Entry i is (tick, units charged before it); `total` is all units up
-to `end`. A call is one entry, whatever it cost. Refused calls leave none.
+State: (last, entries, start, end, total, oldest, before). `entries` only grows, and a state is a view
+of its positions [start, end): a step that is thrown away, because another limit refused, has cost
+nothing and is overwritten by the next. Entry i is (tick, units charged before it); `last` is the tick
+of the newest, (oldest, before) is entry `start`, and `total` is all units up to `end`. A call is one
+entry, whatever it cost. Refused calls leave none.
 """
 
 from __future__ import annotations
@@ -41,18 +42,19 @@ if TYPE_CHECKING:
             """The first position of [start, end) with as many units before it, or `end`."""
             ...
 
-        def append(self, at: int, time: int, before: int, start: int, /) -> Log:
-            """The log with entry `at`, which takes the place of whatever stood there and behind.
+        def append(self, at: int, time: int, before: int, /) -> None:
+            """Write entry `at`, in place of whatever stood there and behind."""
+            ...
 
-            Entries before `start` need not be kept.
-            """
+        def since(self, start: int, /) -> Log:
+            """The same log, where entries before `start` need not be kept."""
             ...
 
         def until(self, end: int, /) -> Log:
             """A log with the entries before `end`, of its own: writing to it leaves this alone."""
             ...
 
-    State: TypeAlias = tuple[int, Log, int, int, int]
+    State: TypeAlias = tuple[int, Log, int, int, int, int, int]
 
 
 class Entries:
@@ -75,18 +77,21 @@ class Entries:
     def first_reaching(self, units: int, start: int, end: int) -> int:
         return bisect_left(self.totals, units, start - self.base, end - self.base) + self.base
 
-    def append(self, at: int, time: int, before: int, start: int) -> Entries:
-        base, times, totals = self.base, self.times, self.totals
-        if at - base != len(times):
-            del times[at - base :]
-            del totals[at - base :]
+    def append(self, at: int, time: int, before: int) -> None:
+        times = self.times
+        at -= self.base
+        if at != len(times):
+            del times[at:]
+            del self.totals[at:]
         times.append(time)
-        totals.append(before)
-        dead = start - base
-        if dead < 32 or dead * 2 < len(times):  # noqa: PLR2004
-            return self
+        self.totals.append(before)
+
+    def since(self, start: int) -> Entries:
         # A copy, so that decisions not yet read keep their view; seldom enough to cost O(1) a call.
-        return Entries(times[dead:], totals[dead:], start)
+        dead = start - self.base
+        if dead < 32 or dead * 2 < len(self.times):  # noqa: PLR2004
+            return self
+        return Entries(self.times[dead:], self.totals[dead:], start)
 
     def until(self, end: int) -> Entries:
         kept = end - self.base
@@ -99,39 +104,36 @@ def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
         left = limit - cost
         if left >= 0 and cost:
             log = Entries(array("q", (now,)), array("q", (0,)), 0)
-            return True, (now, log, 0, 1, cost), now + window, left, 0
+            return True, (now, log, 0, 1, cost, now, 0), now + window, left, 0
         return not cost, None, now, limit, 0 if not cost else None
-    last, entries, start, end, total = state
+    last, entries, start, end, total, oldest, before = state
     t = now
     kept = state
     if last > now:
         if last - now <= window:
             t = last
         else:
-            kept = last, entries, start, end, total = _clamp(state, now)
-    used = 0
-    if start < end:
-        oldest, before = entries.entry(start)
-        if oldest <= t - window:
-            start = entries.first_after(t - window, start, end)
-            before = entries.entry(start)[1] if start < end else total
-        used = total - before
-    left = limit - used - cost
+            kept = last, entries, start, end, total, oldest, before = _clamp(state, now)
+    if oldest <= t - window:
+        start = entries.first_after(t - window, start, end)
+        entries = entries.since(start)
+        oldest, before = entries.entry(start) if start < end else (t, total)
+    left = limit - total + before - cost
     if left >= 0 and cost:
-        entries = entries.append(end, t, total, start)
-        return True, (t, entries, start, end + 1, total + cost), t + window, left, 0
-    room = max(limit - used, 0)
+        entries.append(end, t, total)
+        after = (t, entries, start, end + 1, total + cost, oldest, before)
+        return True, after, t + window, left, 0
+    room = max(left + cost, 0)
     if not cost:
         return True, state, last + window, room, 0
     if cost > limit:
         return False, kept, last + window, room, None
-    # The entry with which enough units have left, the oldest as a rule: that before which enough
-    # others stand.
+    # The entry with which enough units have left, as a rule the oldest: the last before which not
+    # enough others stand.
     enough = total + cost - limit
-    blocking = start
     if end - start > 1 and entries.entry(start + 1)[1] < enough:
-        blocking = entries.first_reaching(enough, start + 2, end) - 1
-    return False, kept, last + window, room, entries.entry(blocking)[0] + window - now
+        oldest = entries.entry(entries.first_reaching(enough, start + 2, end) - 1)[0]
+    return False, kept, last + window, room, oldest + window - now
 
 
 def rest(numbers: Numbers, state: State | None, now: int) -> Rest:
@@ -143,7 +145,7 @@ def rest(numbers: Numbers, state: State | None, now: int) -> Rest:
 
 
 def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
-    last, entries, start, end, total = state
+    last, entries, start, end, total, _, _ = state
     if at <= now - window:
         return state
     first = entries.first_after(at - 1, start, end)
@@ -166,7 +168,7 @@ def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # 
     (_, old_tick), (_, tick) = old, new
     if old_tick == tick:
         return state
-    last, entries, start, end, total = state
+    last, entries, start, end, total, _, _ = state
     pairs = [(-(-t * old_tick // tick), units) for t, units in _pairs(entries, start, end, total)]
     total -= sum(units for _, units in pairs)
     return (-(-last * old_tick // tick), *_rewritten(entries, start, start, total, pairs))
@@ -174,13 +176,13 @@ def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # 
 
 def copy(state: State) -> State:
     """A state of its own, that may be stepped without touching the one given."""
-    last, entries, start, end, total = state
-    return last, entries.until(end), start, end, total
+    last, entries, start, end, *tail = state
+    return (last, entries.until(end), start, end, *tail)
 
 
 def coarsen(state: State) -> State:
     """The state with its two newest entries as one, at the later tick: less memory, and strict."""
-    last, entries, start, end, total = state
+    last, entries, start, end, total, _, _ = state
     if end - start < 2:  # noqa: PLR2004
         return state
     before = entries.entry(end - 2)[1]
@@ -189,10 +191,10 @@ def coarsen(state: State) -> State:
 
 def _clamp(state: State, now: int) -> State:
     """The state with every entry later than `now` moved to now."""
-    _, entries, start, end, total = state
+    _, entries, start, end, total, _, _ = state
     first = entries.first_after(now, start, end)
     if first == end:
-        return now, entries, start, end, total
+        return (now, *state[1:])
     before = entries.entry(first)[1]
     return (now, *_rewritten(entries, start, first, before, [(now, total - before)]))
 
@@ -206,12 +208,13 @@ def _pairs(entries: Log, first: int, end: int, total: int) -> list[tuple[int, in
 
 def _rewritten(
     entries: Log, start: int, first: int, total: int, pairs: list[tuple[int, int]]
-) -> tuple[Log, int, int, int]:
-    """The log with `pairs` from position `first` on, which `total` units precede; without a tick."""
+) -> tuple[Log, int, int, int, int, int]:
+    """The log with `pairs` from position `first` on, which `total` units precede; without `last`."""
     fresh = entries.until(first)
     at = first
     for time, units in pairs:
-        fresh = fresh.append(at, time, total, start)
+        fresh.append(at, time, total)
         at += 1
         total += units
-    return fresh, start, at, total
+    oldest, before = fresh.entry(start) if start < at else (0, total)
+    return fresh, start, at, total, oldest, before

@@ -35,7 +35,7 @@ _REFUSED = 429
 _REQUESTS = 14
 _STORM = 40
 _AT_ONCE = 8
-_ROUNDS = 5
+_ROUNDS = 20
 _SHOWN = ("content-type", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 _SHOWN_REFUSED = ("retry-after", "cache-control")
 

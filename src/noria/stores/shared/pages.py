@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from noria.algorithms.sliding_window_log import Entries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import TypeAlias
 
     import lmdb
@@ -35,26 +34,18 @@ _KEY = struct.Struct(">cQQ")
 class Pages:
     """The entries of the slot with that birth; see `sliding_window_log.Log`."""
 
-    __slots__ = ("_changed", "_oldest", "_seen", "_start", "_txn", "birth")
+    __slots__ = ("_changed", "_seen", "_txn", "birth")
 
-    def __init__(
-        self, txn: Transaction, birth: int, start: int = -1, oldest: Sequence[int] = (0, 0)
-    ) -> None:
-        """The entries of the slot born as `birth`; entry `start` is `oldest`, which needs no page."""
+    def __init__(self, txn: Transaction, birth: int) -> None:
         self.birth = birth
         self._txn = txn
-        self._start = start
-        self._oldest = oldest
         self._seen: dict[int, bytes] = {}
         self._changed: dict[int, bytes] = {}
 
     def entry(self, at: int) -> tuple[int, int]:
-        if at == self._start:
-            time, before = self._oldest
-            return time, before
         number = at >> _BITS
         page = self._changed.get(number) or self._page(number)
-        return _ENTRY.unpack_from(page, (at % _SIZE) * _ENTRY.size)  # type: ignore[return-value]
+        return _ENTRY.unpack_from(page, (at % _SIZE) * _ENTRY.size)
 
     def first_after(self, time: int, start: int, end: int) -> int:
         while start < end:
@@ -74,7 +65,7 @@ class Pages:
                 start = middle + 1
         return start
 
-    def append(self, at: int, time: int, before: int, start: int) -> Pages:  # noqa: ARG002
+    def append(self, at: int, time: int, before: int) -> None:
         number = at >> _BITS
         kept = (at % _SIZE) * _ENTRY.size
         page = self._changed.get(number) or (self._page(number) if kept else b"")
@@ -82,12 +73,12 @@ class Pages:
             # What is cut off is forgotten; a page that is gone held nothing that is still read.
             page = page[:kept].ljust(kept, b"\0")
         self._changed[number] = page + _ENTRY.pack(time, before)
-        if at == self._start:
-            self._start = -1
-        return self  # `flush` deletes what is before `start`
 
-    def until(self, end: int) -> Pages:
-        own = Pages(self._txn, self.birth, self._start if self._start < end else -1, self._oldest)
+    def since(self, start: int) -> Pages:  # noqa: ARG002 - `flush` deletes what is before
+        return self
+
+    def until(self, end: int) -> Pages:  # noqa: ARG002 - what is behind is overwritten
+        own = Pages(self._txn, self.birth)
         own._changed.update(self._changed)
         return own
 

@@ -45,9 +45,8 @@ def key_of(prefix: bytes, key: str) -> bytes:
     return b"h" + blake2b(raw, digest_size=32).digest()
 
 
-def unpack(value: bytes, log_of: Callable[[int, int, list[int]], object]) -> dict[bytes, Slot]:
-    """The slots of a record by their rule's digest; `log_of` gives a log by birth, start and oldest
-    entry."""
+def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
+    """The slots of a record by their rule's digest; `log_of` gives the entries of a log by birth."""
     slots: dict[bytes, Slot] = {}
     at = 0
     while at < len(value):
@@ -58,8 +57,8 @@ def unpack(value: bytes, log_of: Callable[[int, int, list[int]], object]) -> dic
         slot.expires = expires
         slot.charges = charges
         if count == LOG:
-            last, start, end, total, *oldest = numbers
-            slot.state = last, log_of(birth, start, oldest), start, end, total
+            last, *rest = numbers
+            slot.state = (last, log_of(birth), *rest)
         else:
             slot.state = tuple(numbers[:count])
         at += SLOT.size
@@ -73,11 +72,7 @@ def unpack(value: bytes, log_of: Callable[[int, int, list[int]], object]) -> dic
 def pack(digest: bytes, slot: Slot) -> bytes:
     """One slot as it stands in a record."""
     state, refunds = slot.state, slot.refunds
-    numbers = state
-    if len(state) > 3:  # noqa: PLR2004 - a log: the oldest entry in place of all
-        last, log, start, end, total = state
-        oldest = log.entry(start) if start < end else (0, 0)
-        numbers = (last, start, end, total, *oldest)
+    numbers = (state[0], *state[2:]) if len(state) > LOG else state  # but for a log's entries
     head = digest, len(numbers), len(refunds), *slot.shape
     tail = slot.expires, slot.birth, slot.charges, *(*numbers, 0, 0, 0, 0)[:LOG]
     return SLOT.pack(*head, *tail) + struct.pack(f"<{len(refunds)}q", *refunds)

@@ -223,7 +223,8 @@ class SharedSpace:
         slot.charges = 1
         known = None
         if rule.grows:
-            first = pages.Pages(txn, slot.birth).append(0, state[0], 0, 0)
+            first = pages.Pages(txn, slot.birth)
+            first.append(0, state[0], 0)
             first.flush(0, 0, 0, 1)
             known = ends - now // rule.tick, None, ends - now // rule.tick
         txn.put(raw, value + record.pack(self._digest(rule.id), slot))
@@ -243,28 +244,27 @@ class SharedSpace:
     ) -> tuple[Answer, bool]:
         """`decide` for a log that exists."""
         head = slot[:3]
-        _, _, _, period, tick, ends, birth, number, last, start, end, total, *oldest = slot
+        _, _, _, period, tick, ends, birth, number, last, start, end, *tail = slot
         if ends <= now:
             return self._decide_in(txn, key, rule, cost, now)
-        log = pages.Pages(txn, birth, start, oldest)
-        before = (last, log, start, end, total)
+        log = pages.Pages(txn, birth)
+        before = (last, log, start, end, *tail)
         t = now // tick
         window = rule.numbers[1]
         fits, state, ends, left, wait = rule.step(rule.numbers, before, t, cost)
         written = state is not before
         known: Figures
         if written:
-            last, kept, first, behind, total = state
+            last, kept, first, behind, total, oldest, units = state
             if kept is not log or (pages.opens_page(behind) and self._sweeper.is_crowded(txn)):
                 return self._decide_in(txn, key, rule, cost, now)
             log.flush(start, end, first, behind)
-            oldest = log.entry(first)
             number += 1
-            tail = birth, number, last, first, behind, total, *oldest
-            slot = record.SLOT.pack(*head, period, tick, ends * tick, *tail)
-            txn.put(raw, value[:at] + slot + value[at + record.SLOT.size :])
+            tail = [birth, number, last, first, behind, total, oldest, units]
+            changed = record.SLOT.pack(*head, period, tick, ends * tick, *tail)
+            txn.put(raw, value[:at] + changed + value[at + record.SLOT.size :])
             # What `figures` says, from what is at hand.
-            known = last + window - t, None, oldest[0] + window - t
+            known = last + window - t, None, oldest + window - t
         elif not fits and cost == left + 1:
             known = last + window - t, None, wait or 0
         else:
@@ -485,7 +485,7 @@ class _Records:
             slots = self._slots[raw] = (
                 {}
                 if value is None
-                else record.unpack(value, lambda *of: pages.Pages(self.txn, *of))
+                else record.unpack(value, lambda birth: pages.Pages(self.txn, birth))
             )
         return slots
 
@@ -499,13 +499,13 @@ class _Records:
 
     def flush(self, slot: Slot, old: tuple[int, int]) -> None:
         """Write a log's pages; `old` are the positions that were kept before."""
-        last, log, start, end, total = slot.state
+        last, log, start, end, *tail = slot.state
         if not isinstance(log, pages.Pages) or log.birth != slot.birth:
             own = pages.Pages(self.txn, slot.birth)
             for at in range(start, end):
-                own.append(at, *log.entry(at), start)
+                own.append(at, *log.entry(at))
             log = own
-            slot.state = last, log, start, end, total
+            slot.state = (last, log, start, end, *tail)
         log.flush(*old, start, end)
 
     def write(self) -> None:
@@ -581,7 +581,7 @@ class _Sweeper:
             found = cursor.next()
         self._hand = cursor.key() if found else _FIRST
         for key, value in gone:
-            for slot in record.unpack(value, lambda *of: pages.Pages(txn, *of)).values():
+            for slot in record.unpack(value, lambda birth: pages.Pages(txn, birth)).values():
                 _delete_pages(slot)
             txn.delete(key)
 
@@ -589,7 +589,7 @@ class _Sweeper:
 def _delete_pages(slot: Slot) -> None:
     """Delete the pages of a log that is about to go."""
     if len(slot.state) > record.LOG:
-        _, log, start, end, _ = slot.state
+        _, log, start, end, *_ = slot.state
         log.delete(start, end)
 
 
@@ -597,8 +597,8 @@ def _copied(rule: Rule, state: State) -> State:
     """A state to step freely when the transaction is over."""
     if state is None or not rule.grows:
         return state
-    last, log, start, end, total = state
-    return last, pages.in_memory(log, start, end), start, end, total
+    last, log, start, end, *tail = state
+    return (last, pages.in_memory(log, start, end), start, end, *tail)
 
 
 def _run(
