@@ -112,4 +112,4 @@ def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:
             counts[1] += units
         elif end > start - period:
             counts[0] += units
-    return (now // tick, *counts) if any(counts) else None
+    return (now // tick, counts[0], counts[1]) if any(counts) else None

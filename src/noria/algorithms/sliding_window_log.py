@@ -176,8 +176,8 @@ def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # 
 
 def copy(state: State) -> State:
     """A state of its own, that may be stepped without touching the one given."""
-    last, entries, start, end, *tail = state
-    return (last, entries.until(end), start, end, *tail)
+    last, entries, start, end, total, oldest, before = state
+    return last, entries.until(end), start, end, total, oldest, before
 
 
 def coarsen(state: State) -> State:

@@ -32,13 +32,15 @@ def seal(secret: bytes, namespace: str, parts: Sequence[Part]) -> str:
     return base64.urlsafe_b64encode(_mac(secret, body) + body).decode()
 
 
-def unseal(secret: bytes, namespace: str, charge: str) -> list[Part]:
+def unseal(secret: bytes, namespace: str, charge: object) -> list[Part]:
     """The parts of a charge; `UsageError` for a text that this store did not seal."""
     import base64
     import binascii
     import json
     from hmac import compare_digest
 
+    if type(charge) is not str:
+        raise UsageError(f"refund {shown(charge)}: expected a decision, or the text of its charge")
     try:
         raw = base64.b64decode(charge.encode("ascii"), altchars=b"-_", validate=True)
     except (UnicodeEncodeError, binascii.Error):

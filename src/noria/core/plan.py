@@ -11,6 +11,7 @@ from noria.model.rate import shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from noria.model.limit import Limit, Rule
 
@@ -45,16 +46,17 @@ def plan_many(items: object, *, charge: bool) -> Batch:
     return Batch(list(entries.values()), charge=charge)
 
 
-def _triples(items: object) -> Iterable[tuple[str, Limit, int]]:
-    if not isinstance(items, (list, tuple)) or not items:
+def _triples(items: Any) -> Iterable[tuple[str, Limit, int]]:  # noqa: ANN401 - what callers give
+    if type(items) not in {list, tuple} or not items:
         raise UsageError(
-            f"{shown(items)}: expected a list of (key, limit) or (key, limit, cost), with one at least"
+            f"{shown(items)}: expected a list of (key, limit) or (key, limit, cost), not empty"
         )
     for item in items:
-        if not isinstance(item, tuple) or len(item) not in (2, 3):
-            raise UsageError(f"{shown(item)}: expected (key, limit) or (key, limit, cost)")
-        key, limit, cost = item if len(item) == 3 else (*item, 1)  # noqa: PLR2004
-        yield checked_key(key), as_limit(limit), checked_cost(cost)
+        pair: list[Any] = list(item) if isinstance(item, tuple) else [item]
+        if len(pair) not in {2, 3}:
+            raise UsageError(f"{shown(pair)}: expected (key, limit) or (key, limit, cost)")
+        key, limit, *cost = pair
+        yield checked_key(key), as_limit(limit), checked_cost(cost[0] if cost else 1)
 
 
 def checked_limits(limits: Sequence[Limit | str]) -> Sequence[Limit | str]:

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from noria.algorithms import State
+    from noria.algorithms import State, Step
     from noria.model.batch import Batch, Entry, Part, Slot
     from noria.model.limit import Rule
 
@@ -41,7 +41,7 @@ def transition(batch: Batch, slots: Sequence[Slot | None], now: int) -> list[Mov
 
     Changes nothing: the store writes the moves that are kept, with `write`.
     """
-    steps = []
+    steps: list[tuple[Entry, State, Step]] = []
     passes = True
     latest: dict[int, State] = {}  # where several entries share a slot, one follows the other
     for entry, slot in zip(batch.entries, slots, strict=True):
@@ -53,9 +53,9 @@ def transition(batch: Batch, slots: Sequence[Slot | None], now: int) -> list[Mov
         steps.append((entry, before, stepped))
         passes = passes and (stepped[0] or not entry.veto)
     passes = passes and batch.charge
-    moves = []
-    for entry, before, (fits, state, expires, remaining, wait) in steps:
-        rule = entry.rule
+    moves: list[Move] = []
+    for entry, before, (fits, after, expires, remaining, wait) in steps:
+        rule, state = entry.rule, after
         charged = fits and passes and entry.cost > 0
         if fits and not charged and entry.cost:
             state = before

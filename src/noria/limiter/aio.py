@@ -116,7 +116,7 @@ class AsyncLimiter:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(take_turn)
 
-        caller = Caller(self._limiter, key, limits, cost, timeout, wake)
+        caller = Caller(self._limiter._lines, key, limits, cost, timeout, wake)
         try:
             if not caller.is_first():
                 try:
@@ -171,8 +171,10 @@ class AsyncLimiter:
         await self.aclose()
 
     async def _hand_over(self) -> None:
-        """Give the event loop a turn if decisions have had theirs: a few dozen in one go, then one
-        by each task until the loop has come round."""
+        """Give the event loop a turn if decisions have had theirs.
+
+        That is a few dozen in one go, then one by each task until the loop has come round.
+        """
         if self._left >= 0:
             self._left -= 1
             return

@@ -23,7 +23,6 @@ from noria.model.batch import Batch, Entry
 from noria.model.decision import Decision
 from noria.model.errors import ConfigError, RateLimitExceeded, StoreUnavailable, UsageError
 from noria.model.limit import Limit, as_limit
-from noria.model.rate import shown
 from noria.stores import open_store
 
 TYPE_CHECKING = False
@@ -92,7 +91,7 @@ class Limiter:
         self._ledger = settle.Ledger(self._store, self._space, namespace)
         self._decide: Callable[[str, Rule, int], Answer] = self._space.decide
         self._outage = Outage(namespace, clock, share)
-        self._lines = Lines()
+        self._lines = Lines(self._space, self.consume, self.peek, self._seconds)
         self._sleep: Callable[[float], None] = time.sleep
 
     def consume(
@@ -172,10 +171,8 @@ class Limiter:
             charge = decision.charge
             if charge is None:
                 return False
-        elif isinstance(decision, str):
-            charge = decision
         else:
-            raise UsageError(f"refund {shown(decision)}: expected a decision, or its charge")
+            charge = decision
         return self._space.refund(charges.unseal(ledger.secret, ledger.namespace, charge))
 
     def reset(self, key: str, *limits: Limit | str) -> int:
@@ -195,7 +192,7 @@ class Limiter:
         seconds, or ever.
         """
         turn = Event()
-        caller = Caller(self, key, limits, cost, timeout, turn.set)
+        caller = Caller(self._lines, key, limits, cost, timeout, turn.set)
         try:
             if not caller.is_first() and not turn.wait(caller.time_left()):
                 raise RateLimitExceeded(caller.late())

@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noria.limiter.sync import Limiter
-    from noria.model.limit import Limit, Rule
+    from noria.model.batch import Space
+    from noria.model.limit import Limit
 
 
 LONGEST = 1e9
@@ -35,7 +35,7 @@ class Caller:
 
     def __init__(  # noqa: PLR0913
         self,
-        limiter: Limiter,
+        lines: Lines,
         key: str,
         limits: tuple[Limit | str, ...],
         cost: int,
@@ -44,17 +44,17 @@ class Caller:
     ) -> None:
         if timeout is not None:
             checked_number("timeout", timeout, zero=True, most=LONGEST, error=UsageError)
-        self._limiter = limiter
+        self._lines = lines
         self._key = checked_key(key)
         self._limits = checked_limits(limits)
-        self._deadline = None if timeout is None else limiter._seconds() + timeout
+        self._deadline = None if timeout is None else lines.seconds() + timeout
         self.cost = checked_cost(cost)
         self.rules = [rule for rule in rules_of(limits) if not rule.limit.shadow]
         self.wake = wake
 
     def is_first(self) -> bool:
         """Join the line; raises where the callers ahead leave no time for this one."""
-        ahead = self._limiter._lines.join(self._key, self)
+        ahead = self._lines.join(self._key, self)
         if ahead and self._deadline is not None:
             self._check_line([*ahead, self])
         return not ahead
@@ -63,11 +63,11 @@ class Caller:
         """Seconds to the deadline; None without one."""
         if self._deadline is None:
             return None
-        return max(self._deadline - self._limiter._seconds(), 0.0)
+        return max(self._deadline - self._lines.seconds(), 0.0)
 
     def ask(self) -> Decision:
         """Consume, as the head of the line."""
-        return self._limiter.consume(self._key, *self._limits, cost=self.cost)
+        return self._lines.consume(self._key, *self._limits, cost=self.cost)
 
     def pause(self, decision: Decision) -> float:
         """How long to sleep after a refusal; raises where that would be too long."""
@@ -79,24 +79,24 @@ class Caller:
     def late(self, retry_after: float | None = None) -> Decision:
         """The refusal of a caller for whom the line ahead leaves no time."""
         try:
-            seen = self._limiter.peek(self._key, *self._limits, cost=self.cost)
+            seen = self._lines.peek(self._key, *self._limits, cost=self.cost)
         except StoreUnavailable:
-            return self._limiter.consume(
+            return self._lines.consume(
                 self._key, *self._limits, cost=self.cost, on_store_failure="closed"
             )
-        settled = seen._read()
+        settled = seen._settled()
         settled.reason = "limited"
         retry = seen.retry_after if retry_after is None else retry_after
         return Decision.known(settled, allowed=False, remaining=seen.remaining, retry_after=retry)
 
     def leave(self) -> None:
         """Step out of the line, served or not."""
-        self._limiter._lines.leave(self._key, self)
+        self._lines.leave(self._key, self)
 
     def _check_line(self, line: list[Caller]) -> None:
         rules = {rule.id: rule for caller in line for rule in caller.rules}
         try:
-            now, states = self._limiter._space.states(self._key, list(rules.values()))
+            now, states = self._lines.space.states(self._key, list(rules.values()))
         except StoreUnavailable:
             return  # each will be answered as the failure policy says
         asked = [(caller.rules, caller.cost) for caller in line]
@@ -107,9 +107,22 @@ class Caller:
 
 
 class Lines:
-    """The lines of one limiter, by key; safe for threads, empty in a forked child."""
+    """The lines of one limiter, by key; safe for threads, empty in a forked child.
 
-    def __init__(self) -> None:
+    `consume`, `peek` and `space` are the limiter's; `seconds` tells the time for deadlines.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        consume: Callable[..., Decision],
+        peek: Callable[..., Decision],
+        seconds: Callable[[], float],
+    ) -> None:
+        self.space = space
+        self.consume = consume
+        self.peek = peek
+        self.seconds = seconds
         self._lock = Lock()
         self._lines: dict[str, deque[Caller]] = {}
         _all.add(self)

@@ -183,7 +183,8 @@ if TYPE_CHECKING:
             """Decide the batch by `core.transition`, and keep what it says."""
             ...
 
-        def decide(self, key: str, rule: Rule, cost: int) -> Answer:
+        @property
+        def decide(self) -> Callable[[str, Rule, int], Answer]:
             """`apply` for the commonest batch, one entry: (fits, remaining, wait, now, key, rule,
             cost, state, birth, number, figures, overflow), each as in `Row`."""
             ...

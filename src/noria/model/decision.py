@@ -188,7 +188,8 @@ class Decision:
     def __bool__(self) -> bool:
         return self.allowed
 
-    def _read(self) -> Settled:
+    def _settled(self) -> Settled:
+        """The conclusions, drawn now if they were not before."""
         settled = self._evidence
         if not isinstance(settled, Settled):
             assert self._origin is not None  # noqa: S101
@@ -196,7 +197,7 @@ class Decision:
         return settled
 
     def _parts(self) -> list[Part]:
-        """What was charged, by a decision of this process."""
+        """What was charged, by a decision with an `origin`."""
         evidence = self._evidence
         if isinstance(evidence, Settled):
             evidence = evidence.evidence
@@ -205,42 +206,42 @@ class Decision:
     @property
     def limit(self) -> int | None:
         """N of the limit that speaks for the decision."""
-        return self._read().limit
+        return self._settled().limit
 
     @property
     def reset_after(self) -> float | None:
         """Seconds until no charge of that limit weighs any more."""
-        return self._read().reset_after
+        return self._settled().reset_after
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """What each limit says, in the order given, each limit once."""
-        return self._read().outcomes
+        return self._settled().outcomes
 
     @property
     def policy(self) -> str | None:
         """The name of the policy that decided; None for limits given in code."""
-        return self._read().policy
+        return self._settled().policy
 
     @property
     def decided_at(self) -> float:
         """When, in Unix seconds by the store's clock."""
-        return self._read().decided_at
+        return self._settled().decided_at
 
     @property
     def degraded(self) -> str | None:
         """None, or how it was decided while the store was down: "open", "closed", "local"."""
-        return self._read().degraded
+        return self._settled().degraded
 
     @property
     def reason(self) -> str:
         """ "ok", "limited", "never", "store_unavailable", "denied" or "exempt"."""
-        return self._read().reason
+        return self._settled().reason
 
     @property
     def delay(self) -> float:
         """Seconds the call was, or should be, held back before it goes on."""
-        return self._read().delay
+        return self._settled().delay
 
     @property
     def charge(self) -> str | None:
@@ -248,7 +249,7 @@ class Decision:
 
         It cannot be made up: it is sealed with the store's secret.
         """
-        return self._read().charge if self._origin is None else self._origin.seal(self._parts())
+        return self._settled().charge if self._origin is None else self._origin.seal(self._parts())
 
     def as_dict(self) -> dict[str, object]:
         """The decision as JSON knows it, in the service, the logs and the replay."""

@@ -260,8 +260,6 @@ class MemoryStore:
 class MemorySpace:
     """The memory store under one namespace; see `noria.model.batch.Space`."""
 
-    decide: Callable[[str, Rule, int], Answer]
-
     def __init__(
         self, store: MemoryStore, namespace: str, tables: dict[str, _Table], clock: Clock | None
     ) -> None:
@@ -270,7 +268,12 @@ class MemorySpace:
         self._tables = tables
         self._injected = clock
         self._clock = clock or store.now
-        self.decide = self._quick()
+        self._decide = self._quick()
+
+    @property
+    def decide(self) -> Callable[[str, Rule, int], Answer]:
+        """See `Space.decide`."""
+        return self._decide
 
     def _quick(self) -> Callable[[str, Rule, int], Answer]:
         """`decide` as a closure, for a slot that exists: the path that has to cost nothing."""

@@ -34,13 +34,25 @@ class Company(Workbench):
 
     def test_keys_never_meet(self) -> None:
         """C11: whatever their characters and lengths, no two keys share a count."""
-        for limit in (tiny("fixed-window", 2, 1_000_000), tiny("token-bucket", 2, 1_000_000, name="n")):
+        for limit in (
+            tiny("fixed-window", 2, 1_000_000),
+            tiny("token-bucket", 2, 1_000_000, name="n"),
+        ):
             clock = Clock()
             with self.limiter(clock) as driver:
                 for at, key in enumerate(AWKWARD_KEYS):
                     left = seen(driver, key, limit).remaining
-                    must(left == 2, "C11: a key is untouched by others", key=key, others=AWKWARD_KEYS[:at])  # noqa: PLR2004
-                    must(driver.consume(key, limit, cost=2), "C11: a key has its own capacity", key=key)
+                    must(
+                        left == 2,
+                        "C11: a key is untouched by others",
+                        key=key,
+                        others=AWKWARD_KEYS[:at],
+                    )  # noqa: PLR2004
+                    must(
+                        driver.consume(key, limit, cost=2),
+                        "C11: a key has its own capacity",
+                        key=key,
+                    )
                 for key in AWKWARD_KEYS:
                     must(not driver.consume(key, limit), "C1: a key stays limited", key=key)
                 driver.reset("a")
@@ -50,12 +62,24 @@ class Company(Workbench):
     def test_a_key_and_a_limit_do_not_run_together(self) -> None:
         """C11: ("a/b", "c") is not ("a", "b/c"), with any character between."""
         for mark in "/:|,#=.-_+ \n\0{}~":
-            places = [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}b{mark}c", "c"), ("a", "b"), ("b", "a")]
+            places = [
+                (f"a{mark}b", "c"),
+                ("a", f"b{mark}c"),
+                (f"a{mark}b{mark}c", "c"),
+                ("a", "b"),
+                ("b", "a"),
+            ]
             clock = Clock()
             with self.limiter(clock) as driver:
                 for key, name in places:
                     limit = tiny("fixed-window", 1, 1_000_000, name=name)
-                    must(driver.consume(key, limit), "C11: key and name are kept apart", key=key, name=name, mark=mark)
+                    must(
+                        driver.consume(key, limit),
+                        "C11: key and name are kept apart",
+                        key=key,
+                        name=name,
+                        mark=mark,
+                    )
 
     def test_different_limits_have_different_states(self) -> None:
         """C11: algorithm, numbers, unit, name and shadow tell limits apart; nothing else is needed."""
@@ -89,20 +113,36 @@ class Company(Workbench):
                 clock = Clock()
                 limits = [*wide[:position], tight, *wide[position:]]
                 with self.limiter(clock) as driver:
-                    must(driver.consume("k", *limits), "C12: a call that fits all passes", limits=limits)
+                    must(
+                        driver.consume("k", *limits),
+                        "C12: a call that fits all passes",
+                        limits=limits,
+                    )
                     before = [seen(driver, "k", limit) for limit in limits]
-                    must([one.remaining for one in before if one.limit == 9] == [8] * 4,  # noqa: PLR2004
-                         "C12: and is charged to all", before=before)
+                    must(
+                        [one.remaining for one in before if one.limit == 9] == [8] * 4,  # noqa: PLR2004
+                        "C12: and is charged to all",
+                        before=before,
+                    )
                     denied = driver.consume("k", *limits)
                     must(not denied, "C12: one limit that refuses is enough", limits=limits)
                     driver.consume_many([("k", limit, 2) for limit in reversed(limits)])
                     after = [seen(driver, "k", limit) for limit in limits]
-                    must(before == after, "C12: a refusal charges none of them", limits=limits, before=before, after=after)
+                    must(
+                        before == after,
+                        "C12: a refusal charges none of them",
+                        limits=limits,
+                        before=before,
+                        after=after,
+                    )
                     must(not driver.refund(denied), "C9: and leaves nothing to give back")
 
     def test_several_keys_are_charged_together(self) -> None:
         """C12: user and tenant: a full tenant costs the user nothing, in any order."""
-        user, tenant = tiny("fixed-window", 4, 1_000_000, name="user"), tiny("sliding-window", 4, 1_000_000, name="tenant")
+        user, tenant = (
+            tiny("fixed-window", 4, 1_000_000, name="user"),
+            tiny("sliding-window", 4, 1_000_000, name="tenant"),
+        )
         for turn in (1, -1):
             clock = Clock()
             with self.limiter(clock) as driver:
@@ -116,16 +156,20 @@ class Company(Workbench):
                 must(
                     passed == [True] * 4 + [False] * 2 + [True] * 4 + [False],
                     "C12: all keys are charged or none",
-                    order=turn, passed=passed,
+                    order=turn,
+                    passed=passed,
                 )
 
     def test_a_decision_is_the_strictest_of_its_limits(self) -> None:
         """C12: allowed is AND, `retry_after` the longest, `remaining` the least; order does not matter."""
 
-        def check(numbers: list[tuple[str, int, int]], trace: list[tuple[float, float]], order: int) -> None:
+        def check(
+            numbers: list[tuple[str, int, int]], trace: list[tuple[float, float]], order: int
+        ) -> None:
             clock = Clock()
             limits = [
-                tiny(algorithm, limit, period, name=str(at)) for at, (algorithm, limit, period) in enumerate(numbers)
+                tiny(algorithm, limit, period, name=str(at))
+                for at, (algorithm, limit, period) in enumerate(numbers)
             ]
             turned = list(permutations(limits))[order % 6]
             with self.twins(clock) as (driver, other):
@@ -135,20 +179,29 @@ class Company(Workbench):
                     alone = [seen(driver, "k", limit, cost=cost) for limit in limits]
                     answer = says(driver.consume("k", *limits, cost=cost))
                     facts = {"limits": limits, "cost": cost, "alone": alone, "together": answer}
-                    must(answer.allowed == all(one.allowed for one in alone), "C12: all must allow", **facts)
+                    must(
+                        answer.allowed == all(one.allowed for one in alone),
+                        "C12: all must allow",
+                        **facts,
+                    )
                     if answer.allowed:
                         left = min(one.remaining for one in answer.outcomes)
                         must(answer.remaining == left, "C12: the least remaining speaks", **facts)
                     else:
                         waits = [one.retry_after for one in alone if not one.allowed]
-                        longest = None if None in waits else max(wait for wait in waits if wait is not None)
+                        longest = (
+                            None
+                            if None in waits
+                            else max(wait for wait in waits if wait is not None)
+                        )
                         must(answer.retry_after == longest, "C12: the longest wait speaks", **facts)
                     same = says(other.consume("k", *turned, cost=cost))
                     must(
                         (same.allowed, same.retry_after, sorted(same.outcomes, key=str))
                         == (answer.allowed, answer.retry_after, sorted(answer.outcomes, key=str)),
                         "C12: order does not matter",
-                        **facts, turned=same,
+                        **facts,
+                        turned=same,
                     )
 
         one = st.tuples(st.sampled_from(ALGORITHMS), st.integers(1, 5), st.integers(1, 20))
@@ -168,13 +221,28 @@ class Company(Workbench):
             clock.now -= clock.now % 20
             with self.limiter(clock) as driver:
                 answers = [says(driver.consume("k", shadow, real)) for _ in range(4)]
-                must([one.allowed for one in answers] == [True, True, True, False], "C12: a shadow never denies",
-                     answers=answers)
-                must([one.remaining for one in answers] == [2, 1, 0, 0], "C12: nor speaks", answers=answers)
+                must(
+                    [one.allowed for one in answers] == [True, True, True, False],
+                    "C12: a shadow never denies",
+                    answers=answers,
+                )
+                must(
+                    [one.remaining for one in answers] == [2, 1, 0, 0],
+                    "C12: nor speaks",
+                    answers=answers,
+                )
                 inside = [(one.outcomes[0].allowed, one.outcomes[0].remaining) for one in answers]
-                must(inside == [(True, 1), (True, 0), (False, 0), (False, 0)], "C12: but it counts", inside=inside)
+                must(
+                    inside == [(True, 1), (True, 0), (False, 0), (False, 0)],
+                    "C12: but it counts",
+                    inside=inside,
+                )
                 alone = says(driver.consume("k", shadow))
-                must(alone.allowed and alone.remaining is None, "C12: a shadow alone lets pass", alone=alone)
+                must(
+                    alone.allowed and alone.remaining is None,
+                    "C12: a shadow alone lets pass",
+                    alone=alone,
+                )
 
     def test_a_limit_given_twice_is_charged_twice_or_denied(self) -> None:
         """C12: its costs add up; if the sum does not fit, nothing is charged."""
@@ -182,9 +250,17 @@ class Company(Workbench):
             clock = Clock()
             with self.limiter(clock) as driver:
                 must(driver.consume("k", limit, limit), "C12: twice fits", limit=limit)
-                must(seen(driver, "k", limit).remaining == 1, "C12: and is charged twice", limit=limit)
+                must(
+                    seen(driver, "k", limit).remaining == 1,
+                    "C12: and is charged twice",
+                    limit=limit,
+                )
                 must(not driver.consume("k", limit, limit), "C12: once is not enough", limit=limit)
-                must(seen(driver, "k", limit).remaining == 1, "C12: a refusal charges nothing", limit=limit)
+                must(
+                    seen(driver, "k", limit).remaining == 1,
+                    "C12: a refusal charges nothing",
+                    limit=limit,
+                )
 
     # C13 Callers at once
 
@@ -195,8 +271,14 @@ class Company(Workbench):
                 clock = Clock()
                 with self.limiter(clock) as driver:
                     passed = sum(map(sum, at_once(driver, [Calls("k", limit, [1] * calls)] * 8)))
-                    must(passed == min(8 * calls, 21), "C13: callers at once get exactly the capacity",  # noqa: PLR2004
-                         limit=limit, callers=8, calls=calls, passed=passed)
+                    must(
+                        passed == min(8 * calls, 21),
+                        "C13: callers at once get exactly the capacity",  # noqa: PLR2004
+                        limit=limit,
+                        callers=8,
+                        calls=calls,
+                        passed=passed,
+                    )
 
     def test_calls_at_once_have_an_order(self) -> None:
         """C13: some order of the calls, that respects who was before whom, explains every answer."""
@@ -207,8 +289,12 @@ class Company(Workbench):
                     asked = [Calls("k", limit, costs[at:] + costs[:at]) for at in range(4)]
                     history: list[Call] = []
                     at_once(driver, asked, history)
-                    must(has_an_order(history, 9), "C13: no order of these calls explains their answers",
-                         limit=limit, history=history)
+                    must(
+                        has_an_order(history, 9),
+                        "C13: no order of these calls explains their answers",
+                        limit=limit,
+                        history=history,
+                    )
 
     def test_forked_processes_share_one_limit(self) -> None:
         """C13: processes that inherit a limiter are limited together, to the unit."""
@@ -218,9 +304,15 @@ class Company(Workbench):
             clock = Clock()
             with self.limiter(clock) as driver:
                 passed = int(driver.consume("k", limit).allowed)
-                passed += sum(in_processes(lambda: sum(map(sum, at_once(driver, [Calls("k", limit, [1] * 20)] * 2))), 4))  # noqa: B023
+                passed += sum(
+                    in_processes(
+                        lambda: sum(map(sum, at_once(driver, [Calls("k", limit, [1] * 20)] * 2))), 4
+                    )
+                )  # noqa: B023
                 passed += int(driver.consume("k", limit).allowed)
-                must(passed == 50, "C13: processes are limited together", limit=limit, passed=passed)  # noqa: PLR2004
+                must(
+                    passed == 50, "C13: processes are limited together", limit=limit, passed=passed
+                )  # noqa: PLR2004
 
     # C21 Bounded resources
 
@@ -235,9 +327,19 @@ class Company(Workbench):
                     driver.peek(f"peeked {at}", limit)
                     driver.consume(f"asked {at}", limit, cost=0)
                     driver.consume(f"refused {at}", limit, cost=6)
-                    must(driver.reset(f"refused {at}") == 0, "C21: a refusal leaves nothing to reset", limit=limit)
+                    must(
+                        driver.reset(f"refused {at}") == 0,
+                        "C21: a refusal leaves nothing to reset",
+                        limit=limit,
+                    )
                 after = (driver.stats() or {}).get("entries", 0)
-                must(after <= before + 2, "C21: looking and refusing keep nothing", limit=limit, before=before, after=after)
+                must(
+                    after <= before + 2,
+                    "C21: looking and refusing keep nothing",
+                    limit=limit,
+                    before=before,
+                    after=after,
+                )
 
     def test_a_flood_of_keys_frees_nobody(self) -> None:
         """C21: a drained key stays drained whatever else is touched, used once or often."""
@@ -251,7 +353,11 @@ class Company(Workbench):
                 driver.consume(f"other {at}", limit)
                 clock.advance(10)
             denied = says(driver.consume("drained", limit))
-            must(not denied.allowed and denied.remaining == 0, "C21: a flood of keys frees nobody", says=denied)
+            must(
+                not denied.allowed and denied.remaining == 0,
+                "C21: a flood of keys frees nobody",
+                says=denied,
+            )
 
     def test_what_ran_out_makes_room(self) -> None:
         """C21: keys seen once do not pile up: once they have run out, traffic takes them away."""
@@ -285,7 +391,9 @@ class Call(NamedTuple):
     remaining: int
 
 
-def at_once(driver: Driver, asked: list[Calls], history: list[Call] | None = None) -> list[list[bool]]:
+def at_once(
+    driver: Driver, asked: list[Calls], history: list[Call] | None = None
+) -> list[list[bool]]:
     """Make the calls of several callers together; for each, which calls passed.
 
     Callers are threads that are switched as often as can be, or tasks where the limiter is awaited.
@@ -303,7 +411,9 @@ def at_once(driver: Driver, asked: list[Calls], history: list[Call] | None = Non
             passed = []
             for cost in one.costs:
                 begin = next(numbers)
-                passed.append(note(begin, cost, await driver.limiter.consume(one.key, one.limit, cost=cost)))
+                passed.append(
+                    note(begin, cost, await driver.limiter.consume(one.key, one.limit, cost=cost))
+                )
                 await asyncio.sleep(0)
             return passed
 
@@ -360,7 +470,10 @@ def has_an_order(history: list[Call], capacity: int) -> bool:
             call = history[at]
             fits = used + call.cost <= capacity
             after = used + call.cost * fits
-            if call.begin < first_end and (call.allowed, call.remaining) == (fits, capacity - after):
+            if call.begin < first_end and (call.allowed, call.remaining) == (
+                fits,
+                capacity - after,
+            ):
                 if explains(left - {at}, after):
                     return True
         return False
@@ -380,7 +493,9 @@ def in_processes(work: Callable[[], int], processes: int) -> list[int]:
     for child in children:
         child.join(30)
     for child in children:
-        must(child.exitcode == 0, "C13: a forked process can use the limiter", exitcode=child.exitcode)
+        must(
+            child.exitcode == 0,
+            "C13: a forked process can use the limiter",
+            exitcode=child.exitcode,
+        )
     return [answers.get() for _ in children]
-
-

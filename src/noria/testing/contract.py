@@ -48,4 +48,7 @@ class LimiterContract(Deciding, Changing, Company):
             def make(clock: Clock) -> AnyLimiter:
                 return bench.make(clock)
 
-        run_state_machine_as_test(Here, settings=settings(self.settings(), stateful_step_count=30))
+        many = self.settings().max_examples * 3
+        run_state_machine_as_test(
+            Here, settings=settings(self.settings(), max_examples=many, stateful_step_count=30)
+        )

@@ -92,12 +92,13 @@ class Deciding(Workbench):
                     "C2: an unused key has its capacity",
                     limit=limit,
                 )
-                back = lookback(limit)
-                for _ in range(retries):
-                    driver.consume("k", limit, cost=whole)
-                    clock.advance(back // (retries * rates.tick + 1) * rates.tick)
-                    back -= back // (retries * rates.tick + 1) * rates.tick
-                clock.advance(back)
+                back = lookback(limit) // rates.tick
+                for part in range(retries, 0, -1):
+                    clock.advance(back // (part + 1) * rates.tick)
+                    back -= back // (part + 1)
+                    if driver.consume("k", limit, cost=whole):
+                        back = lookback(limit) // rates.tick
+                clock.advance(back * rates.tick)
                 last = driver.consume("k", limit, cost=whole)
                 must(
                     last,

@@ -61,6 +61,10 @@ class Rates:
         return cls(limit.algorithm, limit.limit, period // tick, burst, tick)
 
     @property
+    def period(self) -> int:
+        return self.window * self.tick
+
+    @property
     def capacity(self) -> int:
         return self.burst if self.limit else 0
 
@@ -165,14 +169,24 @@ class History:
             debt = self.weight(self.last)
             if old.window != rates.window:
                 debt = Fraction(-(-debt * rates.window // 1), rates.window)
-            changed.charges = [Charge(self.last, debt)]
-        elif rates.algorithm != "sliding-window-log" and old.window != rates.window:
-            now = microseconds // rates.tick
+            changed.last = _up(self.last * old.tick, rates.tick)
+            changed.charges = [Charge(changed.last, debt)]
+        elif rates.algorithm == "sliding-window-log":
+            changed.last = _up(self.last * old.tick, rates.tick)
+            changed.charges = [
+                replace(one, time=_up(one.time * old.tick, rates.tick)) for one in self.charges
+            ]
+        elif old.period == rates.period:
+            changed.last = self.last * old.tick // rates.tick
+            changed.charges = [
+                replace(one, time=one.time * old.tick // rates.tick) for one in self.charges
+            ]
+        else:
+            changed.last = microseconds // rates.tick
             newest = self.last // old.window
             known = (newest, newest - 1) if rates.algorithm == "sliding-window" else (newest,)
-            changed.last = now
             changed.charges = [
-                Charge(min((one.time // old.window + 1) * old.window - 1, now), one.units)
+                Charge(min(_end(one, old) - 1, microseconds) // rates.tick, one.units)
                 for one in self.charges
                 if one.time // old.window in known
             ]
@@ -217,6 +231,8 @@ class History:
         at = self.moment(now)
         if self.rates.algorithm == "sliding-window-log":
             self.charges = [one for one in self.charges if one.time > at - self.rates.window]
+        if self.rates.algorithm == "token-bucket" and len(self.charges) > 32:  # noqa: PLR2004
+            self.charges = [Charge(at, self.weight(at))]  # only to stay quick
         self.charges.append(Charge(at, Fraction(cost), name))
         self.given[name] = at, cost
         self.last = at
@@ -260,6 +276,15 @@ class History:
             for number in (index - 1, index)
         ]
         return [self.last, *counts[rates.algorithm == "fixed-window" :]]
+
+
+def _up(time: int, tick: int) -> int:
+    return -(-time // tick)
+
+
+def _end(one: Charge, rates: Rates) -> int:
+    """The microsecond at which the window of a charge ends."""
+    return (one.time // rates.window + 1) * rates.period
 
 
 def _sum(numbers: Iterable[Fraction]) -> Fraction:

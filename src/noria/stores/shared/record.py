@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from noria.model.batch import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 SLOT = struct.Struct("<16sBB6x11q")
 REFUND = struct.Struct("<q")
 LOG = 6

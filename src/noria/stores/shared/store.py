@@ -26,7 +26,7 @@ from noria.stores.shared import pages, record
 from noria.stores.shared.file import SharedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any, TypeAlias, TypeVar
 
     from noria.algorithms import State
@@ -95,8 +95,6 @@ class SharedStore:
 class SharedSpace:
     """The shared store under one namespace; see `noria.model.batch.Space`."""
 
-    decide: Callable[[str, Rule, int], Answer]
-
     def __init__(
         self,
         store: SharedStore,
@@ -113,7 +111,12 @@ class SharedSpace:
         self._prefix = record.place(b"r", namespace)
         self._shared_prefix = record.place(b"o", namespace)
         self._digests: dict[str, bytes] = {}
-        self.decide = self._quick()
+        self._decide = self._quick()
+
+    @property
+    def decide(self) -> Callable[[str, Rule, int], Answer]:
+        """See `Space.decide`."""
+        return self._decide
 
     def _quick(self) -> Callable[[str, Rule, int], Answer]:  # noqa: C901 - one path, unrolled
         """`decide` for a slot that exists, which most do: no object in between."""
@@ -253,36 +256,26 @@ class SharedSpace:
         window = rule.numbers[1]
         fits, state, ends, left, wait = rule.step(rule.numbers, before, t, cost)
         written = state is not before
-        known: Figures
+        oldest = known = None
         if written:
             last, kept, first, behind, total, oldest, units = state
             if kept is not log or (pages.opens_page(behind) and self._sweeper.is_crowded(txn)):
                 return self._decide_in(txn, key, rule, cost, now)
             log.flush(start, end, first, behind)
-            number += 1
+            number += fits
             tail = [birth, number, last, first, behind, total, oldest, units]
             changed = record.SLOT.pack(*head, period, tick, ends * tick, *tail)
             txn.put(raw, value[:at] + changed + value[at + record.SLOT.size :])
-            # What `figures` says, from what is at hand.
+            start = first
+        # What `figures` says, as far as it is at hand.
+        if written and fits:
             known = last + window - t, None, oldest + window - t
-        elif not fits and cost == left + 1:
-            known = last + window - t, None, wait or 0
+        elif start < end and not written and cost == left + 1 and wait is not None:
+            known = last + window - t, None, wait
         else:
             known = figures(rule, state, now, left)
-        return (
-            fits,
-            left,
-            wait,
-            now,
-            key,
-            rule,
-            cost,
-            (last,),
-            birth,
-            number,
-            known,
-            False,
-        ), written
+        asked = fits, left, wait, now, key, rule, cost
+        return (*asked, (last,), birth, number, known, False), written
 
     def _tick(self, txn: Transaction) -> bool:
         """The file's once-a-second errand, where a second is over; whether it was run."""
@@ -360,8 +353,9 @@ class SharedSpace:
         old = slot.state[2:4] if rule.grows and slot.state is not None else (0, 0)
         write(move, slot)
         if rule.grows:
-            if pages.opens_page(slot.state[3]) and self._sweeper.is_crowded(records.txn):
-                slot.state = coarsen(slot.state)
+            state: Any = move.row.state
+            if pages.opens_page(state[3]) and self._sweeper.is_crowded(records.txn):
+                slot.state = coarsen(state)
             records.flush(slot, old)
             move.row.state = slot.state
         records.put(place.raw, place.digest, slot)
