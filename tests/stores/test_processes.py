@@ -86,7 +86,9 @@ def test_costs_and_refunds_of_four_processes_add_up_to_the_unit(url, limiter, al
             assert sum(returned for _, returned in done) > 0
             assert charged == 1000 - limiter.peek(key, limit).remaining
             left = 1000 - charged
-            assert [bool(limiter.consume(key, limit, cost=cost)) for cost in (left + 1, left, 1)] == [
+            assert [
+                bool(limiter.consume(key, limit, cost=cost)) for cost in (left + 1, left, 1)
+            ] == [
                 False,
                 True,
                 False,

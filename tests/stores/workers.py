@@ -52,13 +52,17 @@ def trade(key, limit, calls, seed):
 def give_back(charges, seed):
     """How many of the charges it could give back, in an order of its own."""
     limiter = start()
-    return sum(limiter.refund(charge) for charge in random.Random(seed).sample(charges, len(charges)))
+    return sum(
+        limiter.refund(charge) for charge in random.Random(seed).sample(charges, len(charges))
+    )
 
 
 def pay(one, other, limit, calls):
     """How many pairs of keys were charged together."""
     limiter = start()
-    return sum(map(bool, (limiter.consume_many([(one, limit), (other, limit)]) for _ in range(calls))))
+    return sum(
+        map(bool, (limiter.consume_many([(one, limit), (other, limit)]) for _ in range(calls)))
+    )
 
 
 def walk(url, limits, progress, stop):

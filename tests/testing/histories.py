@@ -217,8 +217,8 @@ def of_a_bucket(of):
              consume(600 * SECOND, 7), refund(600 * SECOND, 0), consume(600 * SECOND + 1, 1))  # fmt: skip
     yield of("a million a second, one at a time", 1_000_000, SECOND, consume(0, 1, 1), consume(1, 1), consume(3, 1, 1),
              own_burst=1)  # fmt: skip
-    yield of("one in ten years, a great burst", 1, TEN_YEARS, consume(0, 10**9), consume(1, 1), consume(TEN_YEARS, 1),
-             own_burst=10**9)  # fmt: skip
+    yield of("one in ten years, a burst", 1, TEN_YEARS, consume(0, 8), consume(1, 1), consume(TEN_YEARS, 1),
+             own_burst=8)  # fmt: skip
 
 
 def at_random(of, algorithm, seed):

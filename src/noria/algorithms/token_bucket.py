@@ -36,6 +36,7 @@ def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
     kept = state
     if state is not None:
         last, debt = state
+        debt = min(debt, burst * window)  # of a larger limit: no debt is deeper than the bucket
         if last > now:
             if last - now <= window:
                 t = last
@@ -49,17 +50,18 @@ def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
         debt += cost * window
         return True, (t, debt), t - -debt // limit, left // window, 0
     full = t - -debt // limit if limit else t + window
-    units = max(room // window, 0)
+    units = room // window
     if not cost:
         return True, state, full, units, 0
     return False, kept, full, units, t - left // limit - now if cost <= burst else None
 
 
 def rest(numbers: Numbers, state: State | None, now: int) -> Rest:
-    limit, window, _ = numbers
+    limit, window, burst = numbers
     if state is None or not limit:
         return 0, None
     last, debt = state
+    debt = min(debt, burst * window)
     t = last if now < last <= now + window else now
     debt = max(debt - limit * max(now - last, 0), 0)
     return t - -debt // limit - now if debt else 0, None

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     R = TypeVar("R")
     Observer = Callable[[Decision, Mapping[str, object]], object]
 
+_NO_LIMIT: Any = None
+"""Nothing in the first limit's place, which is a parameter of its own because that is quicker."""
 _ONE = 1
 """The usual cost, told by identity: no other check of it is needed, and `True` is another object."""
 
@@ -97,7 +99,9 @@ class Limiter:
     def consume(
         self,
         key: str,
-        *limits: Limit | str,
+        limit: Limit | str = _NO_LIMIT,
+        /,
+        *more: Limit | str,
         cost: int = 1,
         on_store_failure: str | None = None,
     ) -> Decision:
@@ -106,17 +110,17 @@ class Limiter:
         Raises `UsageError` for a wrong key, cost or set of limits; a failing store raises nothing,
         it is answered as `on_store_failure` says.
         """
+        # One limit on one key: the commonest call by far, so it goes the shortest way.
         if (
-            len(limits) == 1
-            and type(key) is str
+            key.__class__ is str
             and key
             and key.isascii()
             and (cost is _ONE or (type(cost) is int and 0 <= cost <= MAX_COST))
+            and not more
+            and limit is not None
             and on_store_failure is None
         ):
-            # One limit on one key: the commonest call by far, so it goes the shortest way.
-            limit = limits[0]
-            rule = limit.quick if type(limit) is Limit else as_limit(limit).quick
+            rule = limit.quick if limit.__class__ is Limit else as_limit(limit).quick
             if rule is not None:
                 try:
                     answer = self._decide(key, rule, cost)
@@ -130,6 +134,7 @@ class Limiter:
                 if self._observer is not None:
                     self._observe(decision, {"key": key, "cost": cost})
                 return decision
+        limits = () if limit is None and not more else (limit, *more)
         batch = plan(key, limits, cost, charge=True)
         return self._apply(batch, on_store_failure, {"key": key, "cost": cost})
 

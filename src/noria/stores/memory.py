@@ -42,6 +42,9 @@ MAX_BYTES = 512 << 20
 _ENTRY_BYTES = 420
 """What an entry takes beside its key, with its share of tables that are half full."""
 
+_LOG_BYTES = 230
+"""What a log takes beside its calls."""
+
 _CALL_BYTES = 18
 """What a call takes in a log."""
 
@@ -90,7 +93,7 @@ class MemoryStore:
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         self.secret = os.urandom(32)
         self.lock = Lock()
-        self.offset = time_ns() - monotonic_ns()
+        self.offset = (time_ns() - monotonic_ns()) // 1000
         self.overflowed = 0
         self._max_entries = max_entries
         self._max_bytes = max_bytes
@@ -102,6 +105,7 @@ class MemoryStore:
         self._vacant: dict[tuple[int, str], _Table] = {}
         self._queued: list[tuple[int, int, _Table]] = []
         self._queue_numbers = count()
+        self._names = 0
         self._reclaimed = 0
         _stores.add(self)
 
@@ -113,7 +117,7 @@ class MemoryStore:
 
     def now(self) -> int:
         """Microseconds since the Unix epoch."""
-        return (monotonic_ns() + self.offset) // 1000
+        return monotonic_ns() // 1000 + self.offset
 
     def stats(self) -> dict[str, int]:
         """`entries` and `bytes` held, and how many decisions were `overflowed`."""
@@ -172,6 +176,9 @@ class MemoryStore:
         """Count what a log has grown by, having merged its newest entries where there is no room."""
         calls = len(slot.state[1].times)
         more = (calls - slot.calls) * _CALL_BYTES
+        if not slot.calls:
+            slot.size += _LOG_BYTES
+            self._bytes += _LOG_BYTES
         if more > 0 and self._bytes + more > self._max_bytes:
             slot.state = coarsen(slot.state)
             calls = len(slot.state[1].times)
@@ -200,13 +207,14 @@ class MemoryStore:
 
     def _sweep(self, now: int, most: int) -> None:
         """Look at up to `most` slots of queues that are over; drop those that have run out."""
-        queued = self._queued
         for _ in range(most):
+            queued = self._queued  # which may be made anew on the way
             if not queued or queued[0][0] >= now >> _QUEUE_BITS:
                 return
             due, _, table = queued[0]
             keys = table.queues[due]
             if keys:
+                self._names -= 1
                 self._visit(table, keys.pop(), due, now)
             else:
                 del table.queues[due]
@@ -229,6 +237,7 @@ class MemoryStore:
             table.queues[due] = keys[:-1024]
             heappush(queued, (due, next(self._queue_numbers), table))
         entries = self._entries
+        self._names -= len(keys[-1024:])
         for key in keys[-1024:]:
             self._visit(table, key, due, now)
         return self._entries < entries
@@ -249,6 +258,20 @@ class MemoryStore:
             keys = table.queues[due] = []
             heappush(self._queued, (due, next(self._queue_numbers), table))
         keys.append(key)
+        self._names += 1
+        if self._names > 2 * self._entries + 4096:
+            self._requeue()
+
+    def _requeue(self) -> None:
+        """Make the queues anew: most of their names are of slots that went before their turn."""
+        tables = [table for tables in self._namespaces.values() for table in tables.values()]
+        self._queued = []
+        self._names = 0
+        for table in tables:
+            table.queues.clear()
+        for table in tables:
+            for key, slot in table.items():
+                self._queue(table, key, slot)
 
     def _drop(self, table: _Table, key: str, slot: _Kept) -> None:
         del table[key]
@@ -285,7 +308,7 @@ class MemorySpace:
         def decide(key: str, rule: Rule, cost: int) -> Answer:
             acquire()
             try:
-                now = (monotonic_ns() + offset) // 1000 if clock is None else clock()
+                now = monotonic_ns() // 1000 + offset if clock is None else clock()
                 try:
                     slot = tables[rule.id][key]
                 except KeyError:

@@ -169,6 +169,7 @@ class History:
             debt = self.weight(self.last)
             if old.window != rates.window:
                 debt = Fraction(-(-debt * rates.window // 1), rates.window)
+            debt = min(debt, Fraction(rates.capacity))  # no debt is deeper than the bucket
             changed.last = _up(self.last * old.tick, rates.tick)
             changed.charges = [Charge(changed.last, debt)]
         elif rates.algorithm == "sliding-window-log":
@@ -269,7 +270,10 @@ class History:
         if rates.algorithm == "token-bucket":
             return [self.last, int(self.weight(self.last) * rates.window)]
         if rates.algorithm == "sliding-window-log":
-            return [self.last, [[one.time, int(one.units)] for one in self.charges]]
+            at: dict[int, int] = {}
+            for one in self.charges:
+                at[one.time] = at.get(one.time, 0) + int(one.units)
+            return [self.last, [[time, at[time]] for time in sorted(at)]]
         index = self.last // rates.window
         counts = [
             int(_sum(one.units for one in self.charges if one.time // rates.window == number))

@@ -14,8 +14,8 @@ A file holds cases, and a case is one limit on one unused key and what happens t
 - `state` is what is stored afterwards, null for nothing, in ticks; `expires` is the microsecond from
   which it equals nothing, so that it may be gone by then. A state begins with the tick of the newest
   charge. Then: the units in its window (fixed-window); those in the window before and in its own
-  (sliding-window); the debt in units times the period's ticks (token-bucket); a list of [tick, units]
-  of each call that counts (sliding-window-log).
+  (sliding-window); the debt in units times the period's ticks (token-bucket); a list of [tick, units
+  charged at it], of all that count (sliding-window-log).
 
 The figures come from `noria.testing.model`, in exact fractions, and not from Noria's kernels.
 """
