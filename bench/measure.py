@@ -128,6 +128,15 @@ def fill_race(
             ended[number] = time.monotonic()
 
 
+def growth_race(lanes: Sequence[Lane], per_key: int, rounds: int) -> None:
+    """Fill a log that was empty to `per_key` entries, another key each round; none expires."""
+    for turn in range(rounds):
+        for number, lane in enumerate(lanes):
+            batch = [f"log:{number}:{turn}"] * per_key
+            lane.rates.append(per_key / seconds_for(lane.decide, batch))
+            check(lane, batch[0], expect=False)
+
+
 def ratio(ours: Lane, theirs: Lane) -> float:
     """How many times theirs ours is: the median over rounds, each compared within itself."""
     return median(a / b for a, b in zip(ours.rates, theirs.rates, strict=True))

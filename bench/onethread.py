@@ -28,7 +28,7 @@ ONE_KEY = ["user:42"]
 AMPLE = Rate(10_000_000, "minute")
 DRAINED = Rate(100, "day")
 MANY = Rate(1_000, "day")  # no key recovers, and is forgotten, during the run
-SMALL, LARGE = 100, 10_000  # logs
+SMALL, LARGE, LARGEST = 100, 10_000, 100_000  # logs; Noria's hold no more
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,12 @@ def run(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
                 lanes.all, max(1, plan.log_calls // size), size, 1.0, min(plan.rounds, 5)
             )
             rows += _rows(title, LOG, lanes)
+    title = f"allowed, a log filled from 0 to {LARGEST:,}"
+    journal.say(title)
+    with journal.attempt(title), _opened(LOG, Rate(LARGEST, "day"), journal) as sessions:
+        lanes = _lanes(sessions)
+        measure.growth_race(lanes.all, LARGEST, min(plan.rounds, 3))
+        rows += _rows(title, LOG, lanes)
     return rows
 
 

@@ -86,7 +86,7 @@ def open_session(spec: Spec, rate: Rate, directory: str) -> Session:
 
 
 def _url(spec: Spec, directory: str) -> str:
-    return f"shared://{directory}" if spec.store == "shared" else "memory://"
+    return f"shared://{directory}?size=256MB" if spec.store == "shared" else "memory://"
 
 
 def _open_noria(spec: Spec, rate: Rate, directory: str) -> Session:

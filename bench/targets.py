@@ -32,7 +32,8 @@ AIMS = [
 ]
 ALL_PROCESSES = 150_000  # decisions a second on 2 cores
 IMPORT = 1.3
-HEADLINE = ("1 key, allowed", "allowed, logs filled from 0 to 100")
+# The logs that cost a list-based limiter most; the smaller ones are in the table beside them.
+HEADLINE = ("1 key, allowed", "allowed, a log filled from 0 to 100,000")
 
 
 def compare(results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -77,5 +78,10 @@ def _import(results: dict[str, Any]) -> list[dict[str, Any]]:
     took = results.get("import")
     if not took:
         return []
-    what = f"import noria: times {took['base']} (at most)"
-    return [_row(what, IMPORT, took["ratio"], met=took["ratio"] <= IMPORT)]
+    return [
+        _row(f"{what}: times {took['base']} (at most)", IMPORT, ratio, met=ratio <= IMPORT)
+        for what, ratio in (
+            ("import noria", took["ratio"]),
+            ("from noria import Limit, Limiter", took["names_ratio"]),
+        )
+    ]
