@@ -15,8 +15,8 @@ import pytest
 import noria
 from noria.core.plan import MOST_ENTRIES
 from noria.core.transition import MOST_REFUNDS
-from noria.stores import memory
-from noria.stores.shared import pages, record
+from noria.stores.memory import tables as memory
+from noria.stores.shared import pages, record, records
 from noria.stores.shared import store as shared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,7 +158,7 @@ def test_the_sizes_of_stores_that_are_named_are_those_of_the_code():
         f"takes {record.SLOT.size} bytes in it",
         f"a call in a log {pages._ENTRY.size} (",
         f"share {shared._SHARED} overflow records",
-        f"One key can have {shared._MOST_SLOTS} live limits",
+        f"One key can have {records.MOST_SLOTS} live limits",
     ):
         assert words in text, words
     assert f"more than {MOST_REFUNDS} newer charges" in read("docs/limiter.md")

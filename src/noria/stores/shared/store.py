@@ -21,32 +21,27 @@ from noria.algorithms.sliding_window_log import coarsen
 from noria.core.settle import figures
 from noria.core.transition import current, give_back, transition, write
 from noria.model.batch import Batch, Entry, Evidence, Slot
-from noria.model.errors import UsageError
 from noria.stores.shared import pages, record
 from noria.stores.shared.file import SharedFile
+from noria.stores.shared.records import Records
+from noria.stores.shared.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeAlias, TypeVar
+    from typing import Any, TypeVar
 
     from noria.algorithms import State
     from noria.core.transition import Move
-    from noria.model.batch import Answer, Clock, Figures, Part, Row
+    from noria.model.batch import Answer, Clock, Part, Row
     from noria.model.limit import Rule
+    from noria.stores.shared.pages import Transaction
 
     T = TypeVar("T")
-    Transaction: TypeAlias = lmdb.Transaction[bytes]
 
 SIZE = 32 << 20
 
-_FULL, _FULLEST = 0.8, 0.92
-"""The share of the file that records may take; the rest is for LMDB's copies of pages."""
-_FIRST = b"h"
-"""Where records begin in the order of keys, behind the file's own."""
 _SHARED = 64
 """Overflow records of one namespace."""
-_MOST_SLOTS = 64
-"""The most limits of one key that can be live at once."""
 
 
 class SharedStore:
@@ -58,7 +53,7 @@ class SharedStore:
     def __init__(self, directory: str | None = None, size: int = SIZE) -> None:
         self._file = SharedFile.acquire(directory, size)
         self._open = True
-        self._sweeper = _Sweeper(self._file)
+        self._sweeper = Sweeper(self._file)
         self.overflowed = 0
 
     @property
@@ -99,7 +94,7 @@ class SharedSpace:
         self,
         store: SharedStore,
         file: SharedFile,
-        sweeper: _Sweeper,
+        sweeper: Sweeper,
         namespace: str,
         clock: Clock | None,
     ) -> None:
@@ -308,7 +303,7 @@ class SharedSpace:
         return self._run(work)
 
     def _apply_in(self, txn: Transaction, batch: Batch, now: int) -> tuple[list[Row], bool]:
-        records = _Records(txn, now)
+        records = Records(txn, now)
         places = [self._place(records, entry, charge=batch.charge) for entry in batch.entries]
         moves = transition(batch, [place.slot for place in places], now)
         written = False
@@ -327,7 +322,7 @@ class SharedSpace:
         records.write()
         return [move.row for move in moves], written
 
-    def _place(self, records: _Records, entry: Entry, *, charge: bool) -> _Place:
+    def _place(self, records: Records, entry: Entry, *, charge: bool) -> _Place:
         """Where the entry's state is or would be: its own slot, or one that it shares."""
         digest = self._digest(entry.rule.id)
         raw = record.key_of(self._prefix, entry.key)
@@ -346,7 +341,7 @@ class SharedSpace:
             fresh.state = entry.rule.kernel.copy(current(common, entry.rule, records.now))
         return _Place(raw, digest, fresh, shared=False)
 
-    def _keep(self, records: _Records, place: _Place, move: Move) -> None:
+    def _keep(self, records: Records, place: _Place, move: Move) -> None:
         slot, rule = place.slot, move.row.entry.rule
         if slot.expires <= records.now and slot.state is not None:
             records.renew(slot)
@@ -362,14 +357,14 @@ class SharedSpace:
 
     def refund(self, parts: list[Part]) -> bool:
         def work(txn: Transaction) -> tuple[bool, bool]:
-            records = _Records(txn, self._clock())
+            records = Records(txn, self._clock())
             changed = any([self._refund_in(records, part) for part in parts])
             records.write()
             return changed, changed
 
         return self._run(work)
 
-    def _refund_in(self, records: _Records, part: Part) -> bool:
+    def _refund_in(self, records: Records, part: Part) -> bool:
         digest = self._digest(part.rule_id)
         for raw in (record.key_of(self._prefix, part.key), self._shared_key(part.key)):
             slot = records.get(raw).get(digest)
@@ -385,7 +380,7 @@ class SharedSpace:
 
     def reset(self, key: str, rule_ids: list[str] | None) -> int:
         def work(txn: Transaction) -> tuple[int, bool]:
-            records = _Records(txn, self._clock())
+            records = Records(txn, self._clock())
             raw = record.key_of(self._prefix, key)
             slots = records.get(raw)
             asked = list(slots) if rule_ids is None else [self._digest(name) for name in rule_ids]
@@ -401,7 +396,7 @@ class SharedSpace:
     def states(self, key: str, rules: list[Rule]) -> tuple[int, list[State]]:
         def work(txn: Transaction) -> tuple[tuple[int, list[State]], bool]:
             now = self._clock()
-            slots = _Records(txn, now).get(record.key_of(self._prefix, key))
+            slots = Records(txn, now).get(record.key_of(self._prefix, key))
             found = [(rule, slots.get(self._digest(rule.id))) for rule in rules]
             return (now, [_copied(rule, current(slot, rule, now)) for rule, slot in found]), False
 
@@ -441,152 +436,6 @@ class _Place:
         self.shared = shared
 
 
-class _Records:
-    """The records that one transaction reads and writes, each once."""
-
-    def __init__(self, txn: Transaction, now: int) -> None:
-        self.txn = txn
-        self.now = now
-        self._slots: dict[bytes, dict[bytes, Slot]] = {}
-        self._fresh: dict[tuple[bytes, bytes], Slot] = {}
-        self._born = 0
-        self._changed: dict[bytes, set[bytes]] = {}
-
-    def fresh(self, raw: bytes, digest: bytes, rule: Rule) -> Slot:
-        """A slot for a record that has none of that rule, the same each time it is asked for."""
-        slot = self._fresh.get((raw, digest))
-        if slot is None:
-            slot = self._fresh[raw, digest] = Slot(rule.shape, self._birth())
-        return slot
-
-    def renew(self, slot: Slot) -> None:
-        """Give a slot that has run out, and so equals no slot, another life."""
-        _delete_pages(slot)
-        slot.state = None
-        slot.birth = self._birth()
-        slot.charges = 0
-        slot.refunds = ()
-
-    def _birth(self) -> int:
-        """A number that no other slot of the file has, as a batch has at most 1,000 entries."""
-        self._born += 1
-        return self.txn.id() << 10 | self._born
-
-    def get(self, raw: bytes) -> dict[bytes, Slot]:
-        slots = self._slots.get(raw)
-        if slots is None:
-            value = self.txn.get(raw)
-            slots = self._slots[raw] = (
-                {}
-                if value is None
-                else record.unpack(value, lambda birth: pages.Pages(self.txn, birth))
-            )
-        return slots
-
-    def put(self, raw: bytes, digest: bytes, slot: Slot) -> None:
-        self._slots[raw][digest] = slot
-        self._changed.setdefault(raw, set()).add(digest)
-
-    def remove(self, raw: bytes, digest: bytes) -> None:
-        _delete_pages(self._slots[raw].pop(digest))
-        self._changed.setdefault(raw, set())
-
-    def flush(self, slot: Slot, old: tuple[int, int]) -> None:
-        """Write a log's pages; `old` are the positions that were kept before."""
-        last, log, start, end, *tail = slot.state
-        if not isinstance(log, pages.Pages) or log.birth != slot.birth:
-            own = pages.Pages(self.txn, slot.birth)
-            for at in range(start, end):
-                own.append(at, *log.entry(at))
-            log = own
-            slot.state = (last, log, start, end, *tail)
-        log.flush(*old, start, end)
-
-    def write(self) -> None:
-        """Write what changed; slots that have run out go along the way."""
-        for raw, changed in self._changed.items():
-            slots = self._slots[raw]
-            for digest in [name for name in slots if name not in changed]:
-                if slots[digest].expires <= self.now:
-                    _delete_pages(slots.pop(digest))
-            if len(slots) > _MOST_SLOTS:
-                raise UsageError(
-                    f"more than {_MOST_SLOTS} different limits are live on one key; give limits a "
-                    "name, so that changed numbers do not make another limit"
-                )
-            if slots:
-                self.txn.put(raw, b"".join(record.pack(name, slot) for name, slot in slots.items()))
-            else:
-                self.txn.delete(raw)
-
-
-class _Sweeper:
-    """Keeps the file from filling up: what has run out goes, and room is told from no room.
-
-    It looks at records in the order of their keys, a few with every eighth new one, from where it
-    stopped before.
-    """
-
-    def __init__(self, file: SharedFile) -> None:
-        self._file = file
-        self._hand = _FIRST
-        self._new = 0
-        self._crowded = False
-
-    def crowd(self) -> None:
-        """LMDB ran out of pages: be careful at once."""
-        self._crowded = True
-
-    def has_room(self, txn: Transaction, now: int) -> bool:
-        """Whether another record may be made."""
-        self._new += 1
-        if self._crowded or self._new % 8 == 0:
-            self._sweep(txn, now, 16)
-            if self.is_crowded(txn):
-                self._sweep(txn, now, 64)
-                self._crowded = self.is_crowded(txn)
-            else:
-                self._crowded = False
-        return not self._crowded
-
-    def is_crowded(self, txn: Transaction) -> bool:
-        """Whether live records fill the file.
-
-        Where many have gone, pages are many but thin, and new records find room in them.
-        """
-        facts = txn.stat()
-        leaves = facts["leaf_pages"]
-        used = (leaves + facts["branch_pages"] + facts["overflow_pages"]) * facts["psize"]
-        thin = facts["entries"] * record.SLOT.size < leaves * facts["psize"] * 0.4
-        return used > self._file.size * (_FULLEST if thin else _FULL)
-
-    def _sweep(self, txn: Transaction, now: int, most: int) -> None:
-        """Look at up to `most` records from where the last look ended; drop what has run out."""
-        cursor = txn.cursor()
-        found = cursor.set_range(self._hand)
-        gone: list[tuple[bytes, bytes]] = []
-        for _ in range(most):
-            if not found or cursor.key() >= pages.PREFIX:
-                found = False
-                break
-            value = cursor.value()
-            if record.runs_out(value) <= now:
-                gone.append((cursor.key(), value))
-            found = cursor.next()
-        self._hand = cursor.key() if found else _FIRST
-        for key, value in gone:
-            for slot in record.unpack(value, lambda birth: pages.Pages(txn, birth)).values():
-                _delete_pages(slot)
-            txn.delete(key)
-
-
-def _delete_pages(slot: Slot) -> None:
-    """Delete the pages of a log that is about to go."""
-    if len(slot.state) > record.LOG:
-        _, log, start, end, *_ = slot.state
-        log.delete(start, end)
-
-
 def _copied(rule: Rule, state: State) -> State:
     """A state to step freely when the transaction is over."""
     if state is None or not rule.grows:
@@ -614,10 +463,10 @@ def _run(
         except BaseException:
             txn.abort()
             raise
-        return result
     except lmdb.MapFullError:
         raise
     except lmdb.Error as error:
         raise file.failed(error) from error
     finally:
         file.leave()
+    return result
