@@ -34,17 +34,20 @@ class Ledger:
         return self._store.secret
 
     def settle(self, evidence: object) -> Settled:
+        """See `Origin.settle`."""
         return _settled(as_evidence(evidence), self.degraded)
 
     def parts(self, evidence: object) -> list[Part]:
+        """See `Origin.parts`."""
         return [_part(row) for row in as_evidence(evidence).rows if row.charged]
 
     def seal(self, parts: list[Part]) -> str | None:
+        """See `Origin.seal`."""
         return charges.seal(self.secret, self.namespace, parts) if parts else None
 
 
 def _part(row: Row) -> Part:
-    """What a charged row takes to be given back; a state begins with the tick of its last charge."""
+    """What it takes to give a charged row back; a state begins with the tick of its charge."""
     entry = row.entry
     rule = entry.rule
     return Part(entry.key, rule.id, rule.shape, row.state[0], entry.cost, row.birth, row.number)

@@ -54,8 +54,9 @@ def transition(batch: Batch, slots: Sequence[Slot | None], now: int) -> list[Mov
         passes = passes and (stepped[0] or not entry.veto)
     passes = passes and batch.charge
     moves: list[Move] = []
-    for entry, before, (fits, after, expires, remaining, wait) in steps:
-        rule, state = entry.rule, after
+    for entry, before, stepped in steps:
+        rule = entry.rule
+        fits, state, expires, remaining, wait = stepped
         charged = fits and passes and entry.cost > 0
         if fits and not charged and entry.cost:
             state = before

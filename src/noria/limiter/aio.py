@@ -100,7 +100,11 @@ class AsyncLimiter:
         return self._limiter.reset(key, *limits)
 
     async def wait(
-        self, key: str, *limits: Limit | str, cost: int = 1, timeout: float | None = None
+        self,
+        key: str,
+        *limits: Limit | str,
+        cost: int = 1,
+        timeout: float | None = None,  # noqa: ASYNC109 - it refuses at once, cancelling would not
     ) -> Decision:
         """See `Limiter.wait`. A cancelled waiter leaves its line and charges nothing."""
         from asyncio import get_running_loop, sleep, wait_for

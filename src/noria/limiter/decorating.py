@@ -46,20 +46,23 @@ class Guard:
         is_coroutine = iscoroutinefunction(function) or iscoroutinefunction(call)
         if is_coroutine != coroutine or isasyncgenfunction(function):
             raise UsageError(
-                f"{shown(function)}: AsyncLimiter decorates coroutine functions and Limiter plain ones"
+                f"{shown(function)}: AsyncLimiter decorates coroutine functions, Limiter plain ones"
             )
 
     def key(
         self, function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> str:
+        """The key of one call of the function."""
         if self._key is None:
-            return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            return f"{function.__module__}.{name}"
         return self._key(*args, **kwargs) if callable(self._key) else self._key
 
     def cost(self, args: Sequence[object], kwargs: Mapping[str, object]) -> int:
+        """The cost of one call."""
         return self._cost(*args, **kwargs) if callable(self._cost) else self._cost
 
-    def refused(self, decision: Decision) -> Any:
+    def refused(self, decision: Decision) -> Any:  # noqa: ANN401 - in the place of any result
         """Raise, or hand the decision back."""
         if self._returns:
             return decision

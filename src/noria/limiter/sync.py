@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NO_LIMIT: Any = None
 """Nothing in the first limit's place, which is a parameter of its own because that is quicker."""
 _ONE = 1
-"""The usual cost, told by identity: no other check of it is needed, and `True` is another object."""
+"""The usual cost, told by identity: it needs no other check, and `True` is another object."""
 
 
 class Limiter:
@@ -273,7 +273,7 @@ class Limiter:
         if observer is not None:
             try:
                 observer(decision, facts)
-            except Exception:  # noqa: BLE001 - its fault must not become the caller's
+            except Exception:  # its fault must not become the caller's
                 from logging import getLogger
 
                 getLogger("noria").exception("on_decision raised")

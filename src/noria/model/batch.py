@@ -135,8 +135,8 @@ class Slot:
 
     `shape` is the (period, tick) the state was made with. From `expires`, in microseconds, the slot
     equals no slot. `birth` is unique in its store and `charges` counts the charges since: together
-    they name a charge. `refunds` names the charges that were given back: all up to the first number,
-    and those that follow.
+    they name a charge. `refunds` names those that were given back: all up to the first number, and
+    those that follow.
     """
 
     __slots__ = ("birth", "charges", "expires", "refunds", "shape", "state")
@@ -185,8 +185,7 @@ if TYPE_CHECKING:
 
         @property
         def decide(self) -> Callable[[str, Rule, int], Answer]:
-            """`apply` for the commonest batch, one entry: (fits, remaining, wait, now, key, rule,
-            cost, state, birth, number, figures, overflow), each as in `Row`."""
+            """`apply` for the commonest batch, one entry: `Row.answer`."""
             ...
 
         def refund(self, parts: list[Part]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from noria.model.batch import Part
 
@@ -158,8 +158,8 @@ class Decision:
     `allowed`; `remaining` units are left; `retry_after` is the time until the same call would pass,
     None when it does or never will. These and `limit` and `reset_after` are those of one outcome:
     the longest to wait for when denied (never being the longest), the one with the least remaining
-    when allowed, a tie going to the longer reset; shadow limits are left out. All are None where the
-    store did not answer, but `retry_after`, 1.0 when the call was refused for that.
+    when allowed, a tie going to the longer reset; shadow limits are left out. All are None where
+    the store did not answer, but `retry_after`, 1.0 when the call was refused for that.
     """
 
     __slots__ = ("_evidence", "_origin", "allowed", "remaining", "retry_after")
@@ -235,7 +235,7 @@ class Decision:
 
     @property
     def reason(self) -> str:
-        """ "ok", "limited", "never", "store_unavailable", "denied" or "exempt"."""
+        """One of "ok", "limited", "never", "store_unavailable", "denied" or "exempt"."""
         return self._settled().reason
 
     @property
@@ -269,7 +269,7 @@ class Decision:
         }
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A copy elsewhere has no store to ask: it takes the conclusions and the sealed charge along.
+        # A copy elsewhere has no store to ask: it takes conclusions and sealed charge along.
         figures = {name: getattr(self, name) for name in Settled.__slots__ if name != "evidence"}
         outcomes = [outcome.as_dict() for outcome in self.outcomes]
         return _rebuilt, (
@@ -289,10 +289,10 @@ def _rebuilt(
     allowed: bool,  # noqa: FBT001
     remaining: int | None,
     retry_after: float | None,
-    figures: dict[str, object],
+    figures: dict[str, Any],
 ) -> Decision:
-    outcomes = tuple(Outcome(**outcome) for outcome in figures["outcomes"])  # type: ignore[attr-defined]
-    settled = Settled(**(figures | {"outcomes": outcomes}))  # type: ignore[arg-type]
+    outcomes = tuple(Outcome(**outcome) for outcome in figures["outcomes"])
+    settled = Settled(**(figures | {"outcomes": outcomes}))
     return Decision.known(settled, allowed=allowed, remaining=remaining, retry_after=retry_after)
 
 

@@ -17,7 +17,7 @@ class NoriaError(Exception):
 
 
 class ConfigError(NoriaError, ValueError):
-    """A limit, a store URL, an option or a file is wrong; the text names it and what was expected."""
+    """A limit, a URL, an option or a file is wrong; the text names it and what was expected."""
 
 
 class UsageError(NoriaError, ValueError):

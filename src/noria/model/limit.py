@@ -14,7 +14,7 @@ from noria.model.rate import LONGEST_PERIOD, MOST_UNITS, format_rate, parse_rate
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import timedelta
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from noria.algorithms import Kernel, Numbers, Shape
 
@@ -22,6 +22,7 @@ MOST_LOGGED = 100_000
 """The largest N of the sliding-window log, which keeps an entry for each call."""
 
 LONGEST_NAME = 200
+_MOST_SECONDS = 1e12  # far above any period; what is larger may be infinite
 
 
 class Rule:
@@ -108,8 +109,8 @@ class Limit:
             raise ConfigError(f"algorithm {shown(algorithm)} is not known: expected one of {known}")
         if kernel.name == "sliding-window-log" and count > MOST_LOGGED:
             raise ConfigError(
-                f"rate {shown(rate)}: sliding-window-log keeps an entry for each call and takes N up "
-                f"to {MOST_LOGGED}; choose sliding-window for more"
+                f"rate {shown(rate)}: sliding-window-log keeps an entry for each call and takes N "
+                f"up to {MOST_LOGGED}; choose sliding-window for more"
             )
         capacity = _capacity(count, burst, kernel.name)
         for what, value in (("name", name), ("unit", unit)):
@@ -226,12 +227,12 @@ def _rate(rate: object, per: object) -> tuple[int, int]:
     return count, period
 
 
-def _microseconds(per: object) -> int:
+def _microseconds(per: Any) -> int:  # noqa: ANN401 - what callers give
     seconds = getattr(per, "total_seconds", None)
-    value: object = seconds() if seconds is not None else per
-    if type(value) not in (int, float) or not 0 < value < 1e12:  # type: ignore[operator]  # noqa: PLR2004
+    value = seconds() if seconds is not None else per
+    if type(value) not in {int, float} or not 0 < value <= _MOST_SECONDS:
         raise ConfigError(f"per {shown(per)}: expected seconds above 0, or a timedelta")
-    return round(value * SECOND)  # type: ignore[operator]
+    return round(value * SECOND)
 
 
 def _capacity(count: int, burst: object, algorithm: str) -> int:
@@ -270,7 +271,7 @@ def _rebuilt(  # noqa: PLR0913
         count,
         period / SECOND,
         algorithm=algorithm,
-        burst=burst if burst else None,
+        burst=burst or None,
         name=name,
         unit=unit,
         shadow=shadow,

@@ -103,12 +103,13 @@ def _sizes(url: str, options: dict[str, str], known: tuple[str, ...]) -> dict[st
         unit = _SIZES.get(text.lower()[len(digits) :])
         if name not in known:
             raise ConfigError(
-                f"store {shown(url)}: option {shown(name)} is not known: expected {', '.join(known)}"
+                f"store {shown(url)}: option {shown(name)} is not known: expected "
+                + ", ".join(known)
             )
         if not (digits.isascii() and digits.isdigit()) or unit is None or not int(digits):
             raise ConfigError(
-                f"store {shown(url)}: {name} {shown(text)}: expected a whole number above 0, such as "
-                "200000 or 64MB"
+                f"store {shown(url)}: {name} {shown(text)}: expected a whole number above 0, such "
+                "as 200000 or 64MB"
             )
         sizes[name] = int(digits) * unit
     return sizes

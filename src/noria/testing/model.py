@@ -183,13 +183,16 @@ class History:
                 replace(one, time=one.time * old.tick // rates.tick) for one in self.charges
             ]
         else:
-            changed.last = microseconds // rates.tick
+            # The newest charge has a date; of the others only their window is known.
             newest = self.last // old.window
-            known = (newest, newest - 1) if rates.algorithm == "sliding-window" else (newest,)
+            latest = {newest: self.last * old.tick}
+            if rates.algorithm == "sliding-window":
+                latest[newest - 1] = newest * old.period - 1
+            changed.last = self.last * old.tick // rates.tick
             changed.charges = [
-                Charge(min(_end(one, old) - 1, microseconds) // rates.tick, one.units)
+                Charge(latest[one.time // old.window] // rates.tick, one.units)
                 for one in self.charges
-                if one.time // old.window in known
+                if one.time // old.window in latest
             ]
         return changed
 
@@ -284,11 +287,6 @@ class History:
 
 def _up(time: int, tick: int) -> int:
     return -(-time // tick)
-
-
-def _end(one: Charge, rates: Rates) -> int:
-    """The microsecond at which the window of a charge ends."""
-    return (one.time // rates.window + 1) * rates.period
 
 
 def _sum(numbers: Iterable[Fraction]) -> Fraction:

@@ -152,6 +152,7 @@ class MemorySpace:
         return self._apply(batch, now)[0].answer(now)
 
     def apply(self, batch: Batch) -> Evidence:
+        """See `Space.apply`."""
         with self._store.lock:
             now = self._clock()
             return Evidence(now, self._apply(batch, now))
@@ -214,12 +215,15 @@ class MemorySpace:
         slot = kept.born(rule.shape)
         if shared is not None and shared.expires > now:
             slot.state = rule.kernel.copy(current(shared, rule, now))
+            slot.expires = shared.expires
         return slot
 
     def refund(self, parts: list[Part]) -> bool:
+        """See `Space.refund`."""
         with self._store.lock:
             now = self._clock()
-            return any([self._refund(part, now) for part in parts])
+            changed = [self._refund(part, now) for part in parts]
+            return any(changed)
 
     def _refund(self, part: Part, now: int) -> bool:
         slot = self._find(part.key, part.rule_id)
@@ -227,6 +231,7 @@ class MemorySpace:
         return any(kept is not None and give_back(kept, part, now) for kept in (slot, shared))
 
     def reset(self, key: str, rule_ids: list[str] | None) -> int:
+        """See `Space.reset`."""
         with self._store.lock:
             now = self._clock()
             tables = self._tables
@@ -239,6 +244,7 @@ class MemorySpace:
             )
 
     def states(self, key: str, rules: list[Rule]) -> tuple[int, list[State]]:
+        """See `Space.states`."""
         with self._store.lock:
             now = self._clock()
             found = [current(self._find(key, rule.id), rule, now) for rule in rules]

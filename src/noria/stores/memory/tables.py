@@ -34,6 +34,9 @@ _CALL_BYTES = 18
 _SHARED = 64
 """Overflow records of one limit."""
 
+_PAUSE = 50_000
+"""Microseconds between two looks into the queue of the present second."""
+
 _QUEUE_BITS = 20
 """A queue holds what may run out within 2**20 us, about a second."""
 
@@ -136,7 +139,7 @@ class Tables:
         slot.refunds = ()
 
     def grown(self, slot: Kept) -> None:
-        """Count what a log has grown by, having merged its newest entries where there is no room."""
+        """Count what a log has grown by; where there is no room its newest entries are merged."""
         calls = len(slot.state[1].times)
         more = (calls - slot.calls) * _CALL_BYTES
         if not slot.calls:
@@ -184,14 +187,14 @@ class Tables:
                 heappop(queued)
 
     def _reclaim(self, now: int) -> bool:
-        """Look for room in earnest, in the queue of this second too; whether it was worth another try.
+        """Look for room in earnest, in the queue of this second too; whether some was found.
 
-        Where nothing was over, once in 50 ms is often enough: a flood of new keys must stay cheap.
+        That one only now and then: a flood of new keys must stay cheap.
         """
         queued = self._queued
         if not queued or queued[0][0] > now >> _QUEUE_BITS:
             return False
-        if queued[0][0] == now >> _QUEUE_BITS and 0 <= now - self._reclaimed < 50_000:
+        if queued[0][0] == now >> _QUEUE_BITS and 0 <= now - self._reclaimed < _PAUSE:
             return False
         self._reclaimed = now
         due, _, table = heappop(queued)

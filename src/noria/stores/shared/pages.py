@@ -43,11 +43,13 @@ class Pages:
         self._changed: dict[int, bytes] = {}
 
     def entry(self, at: int) -> tuple[int, int]:
+        """See `Log.entry`."""
         number = at >> _BITS
         page = self._changed.get(number) or self._page(number)
         return _ENTRY.unpack_from(page, (at % _SIZE) * _ENTRY.size)
 
     def first_after(self, time: int, start: int, end: int) -> int:
+        """See `Log.first_after`."""
         while start < end:
             middle = (start + end) // 2
             if self.entry(middle)[0] > time:
@@ -57,6 +59,7 @@ class Pages:
         return start
 
     def first_reaching(self, units: int, start: int, end: int) -> int:
+        """See `Log.first_reaching`."""
         while start < end:
             middle = (start + end) // 2
             if self.entry(middle)[1] >= units:
@@ -66,6 +69,7 @@ class Pages:
         return start
 
     def append(self, at: int, time: int, before: int) -> None:
+        """See `Log.append`."""
         number = at >> _BITS
         kept = (at % _SIZE) * _ENTRY.size
         page = self._changed.get(number) or (self._page(number) if kept else b"")
@@ -75,9 +79,11 @@ class Pages:
         self._changed[number] = page + _ENTRY.pack(time, before)
 
     def since(self, start: int) -> Pages:  # noqa: ARG002 - `flush` deletes what is before
+        """See `Log.since`."""
         return self
 
     def until(self, end: int) -> Pages:  # noqa: ARG002 - what is behind is overwritten
+        """See `Log.until`."""
         own = Pages(self._txn, self.birth)
         own._changed.update(self._changed)
         return own

@@ -2,8 +2,8 @@
 
 A slot is 112 bytes and eight more for each refund it has to remember: the digest of the rule's id,
 how many integers its state has, how many refunds there are, then eight-byte integers: period, tick,
-expires, birth, charges, up to six of state. All limits of a key stand in one value, so one read and one write decide over
-them. A log's entries, which are many, are kept apart, in pages; see `pages`.
+expires, birth, charges, up to six of state. All limits of a key stand in one value, so one read and
+one write decide over them. A log's entries, which are many, are kept apart, in pages; see `pages`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def place(kind: bytes, namespace: str) -> bytes:
 
 
 def key_of(prefix: bytes, key: str) -> bytes:
-    """The key of a record: readable where it is short, else its digest, which no short one equals."""
+    """The key of a record: readable where it is short, else a digest, which no short one equals."""
     raw = prefix + key.encode()
     if len(raw) <= LONGEST_KEY:
         return raw
@@ -46,7 +46,7 @@ def key_of(prefix: bytes, key: str) -> bytes:
 
 
 def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
-    """The slots of a record by their rule's digest; `log_of` gives the entries of a log by birth."""
+    """The slots of a record by their rule's digest; `log_of` gives a log's entries by birth."""
     slots: dict[bytes, Slot] = {}
     at = 0
     while at < len(value):

@@ -1,12 +1,13 @@
 """The shared store: one LMDB file for every process of a machine, no server.
 
-A decision is one write transaction: read the key's record, step its slots, write the record. LMDB's
-lock makes it exact over all processes and threads, survives the death of whoever holds it, and gives
-each the state that the last one committed. A refusal writes nothing and is given up, not committed.
+A decision is one write transaction: read the key's record, step its slots, write the record.
+LMDB's lock makes it exact over all processes and threads, survives the death of whoever holds it,
+and gives each the state that the last one committed. A refusal writes nothing: it is given up, not
+committed.
 
-The file has a fixed size and is kept from filling up as the memory store is: each new key looks at a
-few records further on and drops those that have run out; and when the file is nearly full of live
-ones, further new keys share overflow records. What only a *stopped* process could do is hold up the
+The file has a fixed size and is kept from filling up as the memory store is: new keys look at a few
+records further on and drop those that have run out; and when the file is nearly full of live ones,
+further new keys share overflow records. What only a *stopped* process could do is hold up the
 others, by holding LMDB's lock.
 """
 
@@ -23,6 +24,7 @@ from noria.core.transition import current, give_back, transition, write
 from noria.model.batch import Batch, Entry, Evidence, Slot
 from noria.stores.shared import pages, record
 from noria.stores.shared.file import SharedFile
+from noria.stores.shared.quick import quick
 from noria.stores.shared.records import Records
 from noria.stores.shared.sweeper import Sweeper
 
@@ -71,7 +73,7 @@ class SharedStore:
         return SharedSpace(self, self._file, self._sweeper, namespace, clock)
 
     def stats(self) -> dict[str, int]:
-        """`entries` (records and pages) and `bytes` in use, `overflowed` decisions by this process."""
+        """`entries` (records, pages) and `bytes` in use; decisions `overflowed` by this process."""
         facts = _run(self._file, lambda txn: (txn.stat(), False), lambda _: False)
         used = facts["branch_pages"] + facts["leaf_pages"] + facts["overflow_pages"]
         return {
@@ -88,7 +90,10 @@ class SharedStore:
 
 
 class SharedSpace:
-    """The shared store under one namespace; see `noria.model.batch.Space`."""
+    """The shared store under one namespace; see `noria.model.batch.Space`.
+
+    What has no underscore but is no method of `Space` is for `quick`.
+    """
 
     def __init__(
         self,
@@ -99,195 +104,36 @@ class SharedSpace:
         clock: Clock | None,
     ) -> None:
         self._store = store
-        self._file = file
-        self._sweeper = sweeper
-        self._clock = clock or file.now
-        self._injected = clock is not None
-        self._prefix = record.place(b"r", namespace)
+        self.file = file
+        self.sweeper = sweeper
+        self.clock = clock or file.now
+        self.injected = clock is not None
+        self.prefix = record.place(b"r", namespace)
         self._shared_prefix = record.place(b"o", namespace)
-        self._digests: dict[str, bytes] = {}
-        self._decide = self._quick()
+        self.digests: dict[str, bytes] = {}
+        self._decide = quick(self)
 
     @property
     def decide(self) -> Callable[[str, Rule, int], Answer]:
         """See `Space.decide`."""
         return self._decide
 
-    def _quick(self) -> Callable[[str, Rule, int], Answer]:  # noqa: C901 - one path, unrolled
-        """`decide` for a slot that exists, which most do: no object in between."""
-        file, clock, prefix = self._file, self._clock, self._prefix
-        enter, leave, injected = file.enter, file.leave, self._injected
-        unpack, pack, size = record.SLOT.unpack_from, record.SLOT.pack, record.SLOT.size
-        digests, longest = self._digests, record.LONGEST_KEY
-        general, tick_file = self._decide_in, self._tick
-
-        def decide(key: str, rule: Rule, cost: int) -> Answer:
-            digest = digests.get(rule.id)
-            raw = prefix + key.encode()
-            if digest is None or len(raw) > longest:
-                return self._decide_any(key, rule, cost)
-            answer: Answer | None = None
-            enter(None)
-            try:
-                txn = file.begin()
-                try:
-                    now = clock()
-                    ticked = (now >= file.due or injected) and tick_file(txn)
-                    value = txn.get(raw, b"")
-                    at = value.find(digest)
-                    if at < 0:
-                        answer, written = self._decide_new(txn, raw, value, key, rule, cost, now)
-                    else:
-                        head = unpack(value, at)
-                        _, kind, gone, period, tick, ends, birth, number, a, b, c, *_ = head
-                        if (period, tick) != rule.shape or (ends <= now and gone):
-                            answer, written = general(txn, key, rule, cost, now)
-                        elif kind == record.LOG:
-                            answer, written = self._decide_log(
-                                txn, raw, value, at, head, key, rule, cost, now
-                            )
-                        else:
-                            before = None if ends <= now else (a, b, c) if kind == 3 else (a, b)
-                            fits, state, ends, left, wait = rule.step(
-                                rule.numbers, before, now // tick, cost
-                            )
-                            written = state is not before
-                            if written:
-                                if before is None:  # what has run out begins another life
-                                    birth = txn.id() << 10
-                                    number = 0
-                                number += fits
-                                if kind == 3:
-                                    a, b, c = state
-                                else:
-                                    a, b = state
-                                ends *= tick
-                                head = (
-                                    digest,
-                                    kind,
-                                    gone,
-                                    period,
-                                    tick,
-                                    ends,
-                                    birth,
-                                    number,
-                                    a,
-                                    b,
-                                    c,
-                                    0,
-                                    0,
-                                    0,
-                                )
-                                txn.put(raw, value[:at] + pack(*head) + value[at + size :])
-                            head = fits, left, wait, now, key, rule, cost
-                            answer = *head, state, birth, number, None, False
-                    if written or ticked:
-                        txn.commit()
-                    else:
-                        txn.abort()
-                except BaseException:
-                    txn.abort()
-                    raise
-            except lmdb.MapFullError:
-                answer = None
-            except lmdb.Error as error:
-                raise file.failed(error) from error
-            finally:
-                leave()
-            if answer is None:
-                self._sweeper.crowd()
-                answer = self._decide_any(key, rule, cost)
-            return answer
-
-        return decide
-
-    def _decide_new(  # noqa: PLR0913
-        self, txn: Transaction, raw: bytes, value: bytes, key: str, rule: Rule, cost: int, now: int
-    ) -> tuple[Answer, bool]:
-        """`decide` where the key has no slot of that rule yet, and may have others."""
-        fits, state, ends, left, wait = rule.step(rule.numbers, None, now // rule.tick, cost)
-        head = fits, left, wait, now, key, rule, cost
-        if state is None:
-            return (*head, None, 0, 0, None, False), False
-        if (
-            len(value) > 8 * record.SLOT.size
-            or txn.get(self._shared_key(key)) is not None
-            or not (value or self._sweeper.has_room(txn, now))
-        ):
-            return self._decide_in(txn, key, rule, cost, now)
-        slot = Slot(rule.shape, txn.id() << 10)
-        slot.state = state
-        slot.expires = ends * rule.tick
-        slot.charges = 1
-        known = None
-        if rule.grows:
-            first = pages.Pages(txn, slot.birth)
-            first.append(0, state[0], 0)
-            first.flush(0, 0, 0, 1)
-            known = ends - now // rule.tick, None, ends - now // rule.tick
-        txn.put(raw, value + record.pack(self._digest(rule.id), slot))
-        return (*head, state if known is None else state[:1], slot.birth, 1, known, False), True
-
-    def _decide_log(  # noqa: PLR0913
-        self,
-        txn: Transaction,
-        raw: bytes,
-        value: bytes,
-        at: int,
-        slot: tuple[Any, ...],
-        key: str,
-        rule: Rule,
-        cost: int,
-        now: int,
-    ) -> tuple[Answer, bool]:
-        """`decide` for a log that exists."""
-        head = slot[:3]
-        _, _, _, period, tick, ends, birth, number, last, start, end, *tail = slot
-        if ends <= now:
-            return self._decide_in(txn, key, rule, cost, now)
-        log = pages.Pages(txn, birth)
-        before = (last, log, start, end, *tail)
-        t = now // tick
-        window = rule.numbers[1]
-        fits, state, ends, left, wait = rule.step(rule.numbers, before, t, cost)
-        written = state is not before
-        oldest = known = None
-        if written:
-            last, kept, first, behind, total, oldest, units = state
-            if kept is not log or (pages.opens_page(behind) and self._sweeper.is_crowded(txn)):
-                return self._decide_in(txn, key, rule, cost, now)
-            log.flush(start, end, first, behind)
-            number += fits
-            tail = [birth, number, last, first, behind, total, oldest, units]
-            changed = record.SLOT.pack(*head, period, tick, ends * tick, *tail)
-            txn.put(raw, value[:at] + changed + value[at + record.SLOT.size :])
-            start = first
-        # What `figures` says, as far as it is at hand.
-        if written and fits:
-            known = last + window - t, None, oldest + window - t
-        elif start < end and not written and cost == left + 1 and wait is not None:
-            known = last + window - t, None, wait
-        else:
-            known = figures(rule, state, now, left)
-        asked = fits, left, wait, now, key, rule, cost
-        return (*asked, (last,), birth, number, known, False), written
-
-    def _tick(self, txn: Transaction) -> bool:
+    def tick(self, txn: Transaction) -> bool:
         """The file's once-a-second errand, where a second is over; whether it was run."""
-        now = self._file.now()
-        if now < self._file.due:
+        now = self.file.now()
+        if now < self.file.due:
             return False
-        self._file.tick(txn, now)
+        self.file.tick(txn, now)
         return True
 
-    def _decide_any(self, key: str, rule: Rule, cost: int) -> Answer:
+    def decide_any(self, key: str, rule: Rule, cost: int) -> Answer:
         """`decide` for any rule and key."""
-        if rule.id not in self._digests:
-            self._digest(rule.id)
+        if rule.id not in self.digests:
+            self.digest(rule.id)
             return self.decide(key, rule, cost)
-        return self._run(lambda txn: self._decide_in(txn, key, rule, cost, self._clock()))
+        return self._run(lambda txn: self.decide_in(txn, key, rule, cost, self.clock()))
 
-    def _decide_in(
+    def decide_in(
         self, txn: Transaction, key: str, rule: Rule, cost: int, now: int
     ) -> tuple[Answer, bool]:
         batch = Batch([Entry(key, rule, cost, veto=True)], charge=True)
@@ -295,8 +141,10 @@ class SharedSpace:
         return rows[0].answer(now), written
 
     def apply(self, batch: Batch) -> Evidence:
+        """See `Space.apply`."""
+
         def work(txn: Transaction) -> tuple[Evidence, bool]:
-            now = self._clock()
+            now = self.clock()
             rows, written = self._apply_in(txn, batch, now)
             return Evidence(now, rows), written
 
@@ -324,21 +172,22 @@ class SharedSpace:
 
     def _place(self, records: Records, entry: Entry, *, charge: bool) -> _Place:
         """Where the entry's state is or would be: its own slot, or one that it shares."""
-        digest = self._digest(entry.rule.id)
-        raw = record.key_of(self._prefix, entry.key)
+        digest = self.digest(entry.rule.id)
+        raw = record.key_of(self.prefix, entry.key)
         slots = records.get(raw)
         slot = slots.get(digest)
         if slot is not None or not charge or not entry.cost:
             return _Place(raw, digest, slot or Slot(entry.rule.shape, 0), shared=False)
-        shared = self._shared_key(entry.key)
+        shared = self.shared_key(entry.key)
         common = records.get(shared).get(digest)
-        if not slots and not self._sweeper.has_room(records.txn, records.now):
+        if not slots and not self.sweeper.has_room(records.txn, records.now):
             common = common or records.fresh(shared, digest, entry.rule)
             return _Place(shared, digest, common, shared=True)
         fresh = records.fresh(raw, digest, entry.rule)
         if common is not None and common.expires > records.now:
             # Whoever shared a record starts from its count.
             fresh.state = entry.rule.kernel.copy(current(common, entry.rule, records.now))
+            fresh.expires = common.expires
         return _Place(raw, digest, fresh, shared=False)
 
     def _keep(self, records: Records, place: _Place, move: Move) -> None:
@@ -349,24 +198,26 @@ class SharedSpace:
         write(move, slot)
         if rule.grows:
             state: Any = move.row.state
-            if pages.opens_page(state[3]) and self._sweeper.is_crowded(records.txn):
+            if pages.opens_page(state[3]) and self.sweeper.is_crowded(records.txn):
                 slot.state = coarsen(state)
             records.flush(slot, old)
             move.row.state = slot.state
         records.put(place.raw, place.digest, slot)
 
     def refund(self, parts: list[Part]) -> bool:
+        """See `Space.refund`."""
+
         def work(txn: Transaction) -> tuple[bool, bool]:
-            records = Records(txn, self._clock())
-            changed = any([self._refund_in(records, part) for part in parts])
+            records = Records(txn, self.clock())
+            changed = [self._refund_in(records, part) for part in parts]
             records.write()
-            return changed, changed
+            return any(changed), any(changed)
 
         return self._run(work)
 
     def _refund_in(self, records: Records, part: Part) -> bool:
-        digest = self._digest(part.rule_id)
-        for raw in (record.key_of(self._prefix, part.key), self._shared_key(part.key)):
+        digest = self.digest(part.rule_id)
+        for raw in (record.key_of(self.prefix, part.key), self.shared_key(part.key)):
             slot = records.get(raw).get(digest)
             if slot is None:
                 continue
@@ -379,11 +230,13 @@ class SharedSpace:
         return False
 
     def reset(self, key: str, rule_ids: list[str] | None) -> int:
+        """See `Space.reset`."""
+
         def work(txn: Transaction) -> tuple[int, bool]:
-            records = Records(txn, self._clock())
-            raw = record.key_of(self._prefix, key)
+            records = Records(txn, self.clock())
+            raw = record.key_of(self.prefix, key)
             slots = records.get(raw)
-            asked = list(slots) if rule_ids is None else [self._digest(name) for name in rule_ids]
+            asked = list(slots) if rule_ids is None else [self.digest(name) for name in rule_ids]
             gone = [digest for digest in asked if digest in slots]
             live = sum(slots[digest].expires > records.now for digest in gone)
             for digest in gone:
@@ -394,33 +247,35 @@ class SharedSpace:
         return self._run(work)
 
     def states(self, key: str, rules: list[Rule]) -> tuple[int, list[State]]:
+        """See `Space.states`."""
+
         def work(txn: Transaction) -> tuple[tuple[int, list[State]], bool]:
-            now = self._clock()
-            slots = Records(txn, now).get(record.key_of(self._prefix, key))
-            found = [(rule, slots.get(self._digest(rule.id))) for rule in rules]
+            now = self.clock()
+            slots = Records(txn, now).get(record.key_of(self.prefix, key))
+            found = [(rule, slots.get(self.digest(rule.id))) for rule in rules]
             return (now, [_copied(rule, current(slot, rule, now)) for rule, slot in found]), False
 
         return self._run(work)
 
     def _run(self, work: Callable[[Transaction], tuple[T, bool]]) -> T:
         try:
-            return _run(self._file, work, self._tick)
+            return _run(self.file, work, self.tick)
         except lmdb.MapFullError:
-            self._sweeper.crowd()
+            self.sweeper.crowd()
         try:
-            return _run(self._file, work, self._tick)
+            return _run(self.file, work, self.tick)
         except lmdb.MapFullError as error:
-            raise self._file.failed(error) from error
+            raise self.file.failed(error) from error
 
-    def _digest(self, rule_id: str) -> bytes:
-        digest = self._digests.get(rule_id)
+    def digest(self, rule_id: str) -> bytes:
+        digest = self.digests.get(rule_id)
         if digest is None:
-            if len(self._digests) >= 4096:  # noqa: PLR2004 - limits made up at run time
-                self._digests.clear()
-            digest = self._digests[rule_id] = record.digest_of(rule_id)
+            if len(self.digests) >= 4096:  # noqa: PLR2004 - limits made up at run time
+                self.digests.clear()
+            digest = self.digests[rule_id] = record.digest_of(rule_id)
         return digest
 
-    def _shared_key(self, key: str) -> bytes:
+    def shared_key(self, key: str) -> bytes:
         return self._shared_prefix + bytes([crc32(key.encode()) % _SHARED])
 
 

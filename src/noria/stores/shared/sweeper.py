@@ -1,4 +1,4 @@
-"""Keeps the shared store's file from filling up: what has run out goes, room is told from no room."""
+"""Keeps the shared store's file from filling up: what has run out goes, room is known."""
 
 from __future__ import annotations
 

@@ -1,0 +1,197 @@
+"""`decide` for one limit on one key, which is most of what is asked: no object in between.
+
+It says what `SharedSpace.apply` says, by the same step of the same kernel; the general way is taken
+where a state must be converted, where a key may have to share a record, and where refunds have to be
+forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from noria.core.settle import figures
+from noria.model.batch import Slot
+from noria.stores.shared import pages, record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from noria.model.batch import Answer
+    from noria.model.limit import Rule
+    from noria.stores.shared.pages import Transaction
+    from noria.stores.shared.store import SharedSpace
+
+_THREE = 3
+"""The count of the sliding window's integers; the other two have two."""
+
+
+def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C901, PLR0915 - one path, unrolled
+    """`decide` for a slot that exists, which most do: no object in between."""
+    file, clock, prefix = space.file, space.clock, space.prefix
+    enter, leave, injected = file.enter, file.leave, space.injected
+    unpack, pack, size = record.SLOT.unpack_from, record.SLOT.pack, record.SLOT.size
+    digests, longest = space.digests, record.LONGEST_KEY
+    general, tick_file = space.decide_in, space.tick
+
+    def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912, PLR0915
+        digest = digests.get(rule.id)
+        raw = prefix + key.encode()
+        if digest is None or len(raw) > longest:
+            return space.decide_any(key, rule, cost)
+        answer: Answer | None = None
+        enter(None)
+        try:
+            txn = file.begin()
+            try:
+                now = clock()
+                ticked = (now >= file.due or injected) and tick_file(txn)
+                value = txn.get(raw, b"")
+                at = value.find(digest)
+                if at < 0:
+                    answer, written = _new(space, txn, raw, value, key, rule, cost, now)
+                else:
+                    head = unpack(value, at)
+                    _, kind, gone, period, tick, ends, birth, number, a, b, c, *_ = head
+                    if (period, tick) != rule.shape or (ends <= now and gone):
+                        answer, written = general(txn, key, rule, cost, now)
+                    elif kind == record.LOG:
+                        answer, written = _log(
+                            space, txn, raw, value, at, head, key, rule, cost, now
+                        )
+                    else:
+                        before = None if ends <= now else (a, b, c) if kind == _THREE else (a, b)
+                        fits, state, ends, left, wait = rule.step(
+                            rule.numbers, before, now // tick, cost
+                        )
+                        written = state is not before
+                        if written:
+                            if before is None:  # what has run out begins another life
+                                birth = txn.id() << 10
+                                number = 0
+                            number += fits
+                            if kind == _THREE:
+                                a, b, c = state
+                            else:
+                                a, b = state
+                            ends *= tick
+                            head = (
+                                digest,
+                                kind,
+                                gone,
+                                period,
+                                tick,
+                                ends,
+                                birth,
+                                number,
+                                a,
+                                b,
+                                c,
+                                0,
+                                0,
+                                0,
+                            )
+                            txn.put(raw, value[:at] + pack(*head) + value[at + size :])
+                        head = fits, left, wait, now, key, rule, cost
+                        answer = *head, state, birth, number, None, False
+                if written or ticked:
+                    txn.commit()
+                else:
+                    txn.abort()
+            except BaseException:
+                txn.abort()
+                raise
+        except lmdb.MapFullError:
+            answer = None
+        except lmdb.Error as error:
+            raise file.failed(error) from error
+        finally:
+            leave()
+        if answer is None:
+            space.sweeper.crowd()
+            answer = space.decide_any(key, rule, cost)
+        return answer
+
+    return decide
+
+
+def _new(  # noqa: PLR0913
+    space: SharedSpace,
+    txn: Transaction,
+    raw: bytes,
+    value: bytes,
+    key: str,
+    rule: Rule,
+    cost: int,
+    now: int,
+) -> tuple[Answer, bool]:
+    """`decide` where the key has no slot of that rule yet, and may have others."""
+    fits, state, ends, left, wait = rule.step(rule.numbers, None, now // rule.tick, cost)
+    head = fits, left, wait, now, key, rule, cost
+    if state is None:
+        return (*head, None, 0, 0, None, False), False
+    if (
+        len(value) > 8 * record.SLOT.size
+        or txn.get(space.shared_key(key)) is not None
+        or not (value or space.sweeper.has_room(txn, now))
+    ):
+        return space.decide_in(txn, key, rule, cost, now)
+    slot = Slot(rule.shape, txn.id() << 10)
+    slot.state = state
+    slot.expires = ends * rule.tick
+    slot.charges = 1
+    known = None
+    if rule.grows:
+        first = pages.Pages(txn, slot.birth)
+        first.append(0, state[0], 0)
+        first.flush(0, 0, 0, 1)
+        known = ends - now // rule.tick, None, ends - now // rule.tick
+    txn.put(raw, value + record.pack(space.digest(rule.id), slot))
+    return (*head, state if known is None else state[:1], slot.birth, 1, known, False), True
+
+
+def _log(  # noqa: PLR0913
+    space: SharedSpace,
+    txn: Transaction,
+    raw: bytes,
+    value: bytes,
+    at: int,
+    slot: tuple[Any, ...],
+    key: str,
+    rule: Rule,
+    cost: int,
+    now: int,
+) -> tuple[Answer, bool]:
+    """`decide` for a log that exists."""
+    head = slot[:3]
+    _, _, _, period, tick, ends, birth, number, last, start, end, *tail = slot
+    if ends <= now:
+        return space.decide_in(txn, key, rule, cost, now)
+    log = pages.Pages(txn, birth)
+    before = (last, log, start, end, *tail)
+    t = now // tick
+    window = rule.numbers[1]
+    fits, state, ends, left, wait = rule.step(rule.numbers, before, t, cost)
+    written = state is not before
+    oldest = known = None
+    if written:
+        last, kept, first, behind, total, oldest, units = state
+        if kept is not log or (pages.opens_page(behind) and space.sweeper.is_crowded(txn)):
+            return space.decide_in(txn, key, rule, cost, now)
+        log.flush(start, end, first, behind)
+        number += fits
+        tail = [birth, number, last, first, behind, total, oldest, units]
+        changed = record.SLOT.pack(*head, period, tick, ends * tick, *tail)
+        txn.put(raw, value[:at] + changed + value[at + record.SLOT.size :])
+        start = first
+    # What `figures` says, as far as it is at hand.
+    if written and fits:
+        known = last + window - t, None, oldest + window - t
+    elif start < end and not written and cost == left + 1 and wait is not None:
+        known = last + window - t, None, wait
+    else:
+        known = figures(rule, state, now, left)
+    asked = fits, left, wait, now, key, rule, cost
+    return (*asked, (last,), birth, number, known, False), written
