@@ -1,8 +1,8 @@
 """The kernels: the one definition of each algorithm.
 
 A kernel is arithmetic on integers and nothing else: no clock, no store, no limit object. All stores
-run these very functions, or are checked against them. Times are whole ticks (see `units`), costs and
-counts whole units.
+run these very functions, or are checked against them. Times are whole ticks (see `units`), costs
+and counts whole units.
 
     step(numbers, state, now, cost) -> (allowed, state, expires, remaining, wait)
 
@@ -10,13 +10,13 @@ counts whole units.
 (the burst of a bucket, N for the others). `state` is what is stored for a key, None where nothing
 is. The answer says whether `cost` units may pass now, the state to store, the tick from which that
 state equals no state at all, how many units are left after this call, and how many ticks to wait
-until the cost would pass: 0 when it passes, None when it never will. A cost of 0 looks: it is always
-allowed and returns the state it was given. A refusal returns that state too (the same object), with
-one exception: a clock that stepped back further than a period, where what was counted moves to now,
-so that it locks nobody out for longer than the algorithm looks back.
+until the cost would pass: 0 when it passes, None when it never will. A cost of 0 looks: it is
+always allowed and returns the state it was given. A refusal returns that state too (the same
+object), with one exception: a clock that stepped back further than a period, where what was counted
+moves to now, so that it locks nobody out for longer than the algorithm looks back.
 
-Every state begins with `last`, the tick of its newest charge. When the clock is behind it by up to a
-period, time stands still at `last`: a clock that steps back frees nothing.
+Every state begins with `last`, the tick of its newest charge. When the clock is behind it by up to
+a period, time stands still at `last`: a clock that steps back frees nothing.
 
     rest(numbers, state, now) -> (reset, window_end)
 
@@ -61,7 +61,7 @@ class Kernel:
 
     __slots__ = ("convert", "copy", "grows", "name", "refund", "rest", "step")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         name: str,
         step: Callable[[Numbers, State, int, int], Step],

@@ -61,8 +61,10 @@ def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
 
 
 def _passes(numbers: Numbers, previous: int, current: int, end: int, cost: int) -> int:
-    """The first tick at which a refused cost passes: in this window, or in the next, where what is
-    current is the previous."""
+    """The first tick at which a refused cost passes.
+
+    In this window, or in the next, where what is current now is the previous.
+    """
     limit, window, _ = numbers
     spare = limit - current - cost
     if spare >= 0:

@@ -9,11 +9,11 @@ Choose it for small N where exactness counts (log-ins, one-time codes, payments)
 Source: the exact counter to which the other schemes are approximations; Figma, "An alternative
 approach to rate limiting" (2017), compares them.
 
-State: (last, entries, start, end, total, oldest, before). `entries` only grows, and a state is a view
-of its positions [start, end): a step that is thrown away, because another limit refused, has cost
-nothing and is overwritten by the next. Entry i is (tick, units charged before it); `last` is the tick
-of the newest, (oldest, before) is entry `start`, and `total` is all units up to `end`. A call is one
-entry, whatever it cost. Refused calls leave none.
+State: (last, entries, start, end, total, oldest, before). `entries` only grows, and a state is a
+view of its positions [start, end): a step that is thrown away, because another limit refused, has
+cost nothing and is overwritten by the next. Entry i is (tick, units charged before it); `last` is
+the tick of the newest, (oldest, before) is entry `start`, and `total` is all units up to `end`. A
+call is one entry, whatever it cost. Refused calls leave none.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _pairs(entries: Log, first: int, end: int, total: int) -> list[tuple[int, in
 def _rewritten(
     entries: Log, start: int, first: int, total: int, pairs: list[tuple[int, int]]
 ) -> tuple[Log, int, int, int, int, int]:
-    """The log with `pairs` from position `first` on, which `total` units precede; without `last`."""
+    """A state but for `last`: `pairs` from position `first` on, which `total` units precede."""
     fresh = entries.until(first)
     at = first
     for time, units in pairs:

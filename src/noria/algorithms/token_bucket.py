@@ -2,9 +2,9 @@
 
 Also known as GCRA and as the leaky bucket used as a meter: the three decide alike, call by call.
 The usual forms drift. Storing tokens rounded down forgets the fraction at every call; an emission
-interval of period // N is too short for 3 per second, and one rounded up too long. Here the bucket's
-*debt* is kept in units of 1/window of a call: a call of cost c adds c * window, a tick pours N back.
-Both are integers, so 3 per second and 7 per 10 minutes are as exact as 1 per minute.
+interval of period // N is too short for 3 per second, and one rounded up too long. Here the
+bucket's *debt* is kept in units of 1/window of a call: a call of cost c adds c * window, a tick
+pours N back. Both are integers, so 3 per second and 7 per 10 minutes are as exact as 1 per minute.
 
 Bound: any closed span d admits at most B + floor(d * N / W); a bucket that is asked often enough
 never to refill to the brim gives at least B + d * N / W - 1.

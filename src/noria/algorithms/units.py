@@ -20,6 +20,10 @@ MAX_COST = 2**31
 """The largest cost of one call."""
 
 
+_FEWEST_TICKS = 1000
+_LARGE_PRIME = 100_000
+
+
 def tick_for(units: int, period: int) -> int | None:
     """The tick, in microseconds, of a limit that counts up to `units` in `period` microseconds.
 
@@ -30,16 +34,18 @@ def tick_for(units: int, period: int) -> int | None:
         return 1
     most = (EXACT - 1) // units
     ticks = max(part for part in _divisors(period) if part <= most)
-    return None if ticks < 1000 else period // ticks
+    return None if ticks < _FEWEST_TICKS else period // ticks
 
 
 def _divisors(number: int) -> list[int]:
-    """All divisors of `number`, from its prime factors; a cofactor free of small ones counts as
-    prime, since periods that people write are made of small factors."""
+    """All divisors of `number`, from its prime factors.
+
+    A cofactor free of small ones counts as prime: periods that people write are made of small ones.
+    """
     divisors = [1]
     prime = 2
     while number > 1:
-        if prime > 100_000 or prime * prime > number:
+        if prime > _LARGE_PRIME or prime * prime > number:
             prime = number
         powers = 0
         while number % prime == 0:

@@ -52,7 +52,7 @@ def _triples(items: Any) -> Iterable[tuple[str, Limit, int]]:  # noqa: ANN401 - 
             f"{shown(items)}: expected a list of (key, limit) or (key, limit, cost), not empty"
         )
     for item in items:
-        pair: list[Any] = list(item) if isinstance(item, tuple) else [item]
+        pair: list[Any] = [*(item if type(item) in {tuple, list} else (item,))]
         if len(pair) not in {2, 3}:
             raise UsageError(f"{shown(pair)}: expected (key, limit) or (key, limit, cost)")
         key, limit, *cost = pair
@@ -60,6 +60,7 @@ def _triples(items: Any) -> Iterable[tuple[str, Limit, int]]:  # noqa: ANN401 - 
 
 
 def checked_limits(limits: Sequence[Limit | str]) -> Sequence[Limit | str]:
+    """`limits` themselves; a `UsageError` where there are none."""
     if not limits:
         raise UsageError("no limits given: expected at least one, such as Limit('100/minute')")
     return limits

@@ -1,7 +1,8 @@
 """Queueing: when would the last of a line of callers pass, if nobody else called?
 
-A caller who joins a line with a timeout is told at once when it cannot be met. The answer comes from
-the kernels themselves: the states are stepped forward, caller by caller, on a clock of their own.
+A caller who joins a line with a timeout is told at once when it cannot be met. The answer comes
+from the kernels themselves: the states are stepped forward, caller by caller, on a clock of their
+own.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ def soonest(
 
 
 def _passes_at(moment: int, states: dict[str, State], rules: list[Rule], cost: int) -> int | None:
-    """The first moment at which all rules let the cost pass: the weight of what was charged only
-    falls, so the longest wait is enough for all."""
+    """The first moment at which all rules let the cost pass.
+
+    The weight of what was charged only falls, so the longest wait is enough for all.
+    """
     latest = moment
     for rule in rules:
         t = moment // rule.tick

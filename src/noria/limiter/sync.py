@@ -117,10 +117,11 @@ class Limiter:
             and key.isascii()
             and (cost is _ONE or (type(cost) is int and 0 <= cost <= MAX_COST))
             and not more
-            and limit is not None
+            and limit is not _NO_LIMIT
             and on_store_failure is None
         ):
-            rule = limit.quick if limit.__class__ is Limit else as_limit(limit).quick
+            alone = limit if isinstance(limit, Limit) else as_limit(limit)
+            rule = alone.quick
             if rule is not None:
                 try:
                     answer = self._decide(key, rule, cost)
@@ -134,7 +135,7 @@ class Limiter:
                 if self._observer is not None:
                     self._observe(decision, {"key": key, "cost": cost})
                 return decision
-        limits = () if limit is None and not more else (limit, *more)
+        limits = () if limit is _NO_LIMIT and not more else (limit, *more)
         batch = plan(key, limits, cost, charge=True)
         return self._apply(batch, on_store_failure, {"key": key, "cost": cost})
 

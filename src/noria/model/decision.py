@@ -291,8 +291,8 @@ def _rebuilt(
     retry_after: float | None,
     figures: dict[str, Any],
 ) -> Decision:
-    outcomes = tuple(Outcome(**outcome) for outcome in figures["outcomes"])
-    settled = Settled(**(figures | {"outcomes": outcomes}))
+    figures["outcomes"] = tuple(Outcome(**outcome) for outcome in figures["outcomes"])
+    settled = Settled(**figures)
     return Decision.known(settled, allowed=allowed, remaining=remaining, retry_after=retry_after)
 
 

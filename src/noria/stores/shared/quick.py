@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from noria.model.batch import Answer
+    from noria.model.batch import Answer, Figures
     from noria.model.limit import Rule
     from noria.stores.shared.pages import Transaction
     from noria.stores.shared.store import SharedSpace
@@ -175,7 +175,8 @@ def _log(  # noqa: PLR0913
     window = rule.numbers[1]
     fits, state, ends, left, wait = rule.step(rule.numbers, before, t, cost)
     written = state is not before
-    oldest = known = None
+    oldest = 0
+    known: Figures
     if written:
         last, kept, first, behind, total, oldest, units = state
         if kept is not log or (pages.opens_page(behind) and space.sweeper.is_crowded(txn)):

@@ -48,6 +48,7 @@ class Records:
         return self.txn.id() << 10 | self._born
 
     def get(self, raw: bytes) -> dict[bytes, Slot]:
+        """The slots of a record, by their rule's digest."""
         slots = self._slots.get(raw)
         if slots is None:
             value = self.txn.get(raw)
@@ -59,10 +60,12 @@ class Records:
         return slots
 
     def put(self, raw: bytes, digest: bytes, slot: Slot) -> None:
+        """Have a slot written."""
         self._slots[raw][digest] = slot
         self._changed.setdefault(raw, set()).add(digest)
 
     def remove(self, raw: bytes, digest: bytes) -> None:
+        """Have a slot deleted."""
         delete_pages(self._slots[raw].pop(digest))
         self._changed.setdefault(raw, set())
 

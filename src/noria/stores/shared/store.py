@@ -136,6 +136,7 @@ class SharedSpace:
     def decide_in(
         self, txn: Transaction, key: str, rule: Rule, cost: int, now: int
     ) -> tuple[Answer, bool]:
+        """`decide` within a transaction; whether it has to be committed."""
         batch = Batch([Entry(key, rule, cost, veto=True)], charge=True)
         rows, written = self._apply_in(txn, batch, now)
         return rows[0].answer(now), written
@@ -268,6 +269,7 @@ class SharedSpace:
             raise self.file.failed(error) from error
 
     def digest(self, rule_id: str) -> bytes:
+        """The rule\'s name in the file."""
         digest = self.digests.get(rule_id)
         if digest is None:
             if len(self.digests) >= 4096:  # noqa: PLR2004 - limits made up at run time
@@ -276,6 +278,7 @@ class SharedSpace:
         return digest
 
     def shared_key(self, key: str) -> bytes:
+        """Where the overflow record is that `key` would share."""
         return self._shared_prefix + bytes([crc32(key.encode()) % _SHARED])
 
 
