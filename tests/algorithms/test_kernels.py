@@ -73,7 +73,7 @@ def test_a_kernel_goes_as_recorded(case):
         else:
             before = state if row["now"] < expires else None
             if before is not None and shape != rule.shape:
-                before = rule.kernel.convert(before, shape, rule.shape, row["now"])
+                before = rule.kernel.convert(before, shape, rule.shape)
             fits, after, ends, left, wait = rule.step(rule.numbers, before, now, row["cost"])
             assert fits == row["allowed"]
             if row["do"] == "consume" and after is not before:
@@ -156,7 +156,7 @@ def test_a_conversion_is_never_in_the_callers_favour(kernel, limit, windows, tic
     if state is None or micro >= expires * ticks[0] or kernel.name == "sliding-window":
         return
     old, new = (windows[0] * ticks[0], ticks[0]), (windows[1] * ticks[1], ticks[1])
-    converted = kernel.convert(kernel.copy(state), old, new, micro)
+    converted = kernel.convert(kernel.copy(state), old, new)
     before = kernel.step(numbers, state, now + later, 0)[3]
     after = kernel.step((limit, windows[1], limit), converted, micro // ticks[1], 0)[3]
     slower = windows[1] * ticks[1] >= windows[0] * ticks[0]

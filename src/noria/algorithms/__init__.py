@@ -27,10 +27,10 @@ Ticks until no charge weighs any more; ticks to the end of the window, None with
 The state without `cost` of the units that were charged at tick `at`, never below nothing; the state
 itself where that charge weighs no more.
 
-    convert(state, old, new, now) -> state | None
+    convert(state, old, new) -> state
 
-The state for another period or tick, `old` and `new` being (period, tick) in microseconds and `now`
-microseconds; what cannot be kept exactly is rounded against the caller.
+The state for another period or tick, `old` and `new` being (period, tick) in microseconds; what
+cannot be kept exactly is rounded against the caller.
 
     copy(state) -> state
 
@@ -67,7 +67,7 @@ class Kernel:
         step: Callable[[Numbers, State, int, int], Step],
         rest: Callable[[Numbers, State, int], Rest],
         refund: Callable[[int, State, int, int, int], State],
-        convert: Callable[[State, Shape, Shape, int], State],
+        convert: Callable[[State, Shape, Shape], State],
         copy: Callable[[State], State] | None = None,
     ) -> None:
         self.name = name

@@ -71,13 +71,7 @@ def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
     return last, max(count - cost, 0)
 
 
-def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:
-    (old_period, old_tick), (period, tick) = old, new
+def convert(state: State, old: Shape, new: Shape) -> State:
+    # Units cannot be dated within their window; at its newest charge is as late as they can be.
     last, count = state
-    last *= old_tick
-    if old_period == period:
-        return last // tick, count
-    # The old window's units cannot be dated: they count wherever the two windows overlap.
-    if last - last % old_period + old_period <= now - now % period:
-        return None
-    return now // tick, count
+    return last * old[1] // new[1], count

@@ -99,19 +99,13 @@ def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
     return state
 
 
-def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:
+def convert(state: State, old: Shape, new: Shape) -> State:
     (old_period, old_tick), (period, tick) = old, new
     last, previous, current = state
     last *= old_tick
-    if old_period == period:
-        return last // tick, previous, current
-    # Units cannot be dated within their old window: they count in the latest one it overlaps.
-    old_start = last - last % old_period
-    start = now - now % period
-    counts = [0, 0]
-    for units, end in ((current, old_start + old_period), (previous, old_start)):
-        if end > start:
-            counts[1] += units
-        elif end > start - period:
-            counts[0] += units
-    return (now // tick, counts[0], counts[1]) if any(counts) else None
+    # Units cannot be dated within their window, so they are taken to be as late as they can be: at
+    # the newest charge, and at the end of the window before.
+    apart = last // period - (last - last % old_period - 1) // period
+    if apart == 0:
+        return last // tick, 0, previous + current
+    return last // tick, previous if apart == 1 else 0, current

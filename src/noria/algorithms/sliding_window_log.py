@@ -164,7 +164,7 @@ def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
     return (last, *_rewritten(entries, start, first, before, later))
 
 
-def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # noqa: ARG001
+def convert(state: State, old: Shape, new: Shape) -> State:
     (_, old_tick), (_, tick) = old, new
     if old_tick == tick:
         return state

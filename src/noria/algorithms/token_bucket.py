@@ -74,7 +74,7 @@ def refund(window: int, state: State, now: int, at: int, cost: int) -> State:
     return last, max(debt - cost * window, 0)
 
 
-def convert(state: State, old: Shape, new: Shape, now: int) -> State | None:  # noqa: ARG001
+def convert(state: State, old: Shape, new: Shape) -> State:
     (old_period, old_tick), (period, tick) = old, new
     last, debt = state
     return -(-last * old_tick // tick), -(-debt * (period // tick) // (old_period // old_tick))

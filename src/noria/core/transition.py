@@ -89,7 +89,7 @@ def current(slot: Slot | None, rule: Rule, now: int) -> State:
         return None
     if slot.shape == rule.shape:
         return slot.state
-    return rule.kernel.convert(slot.state, slot.shape, rule.shape, now)
+    return rule.kernel.convert(slot.state, slot.shape, rule.shape)
 
 
 def give_back(slot: Slot, part: Part, now: int) -> bool:

@@ -232,7 +232,8 @@ def _microseconds(per: Any) -> int:  # noqa: ANN401 - what callers give
     value = seconds() if seconds is not None else per
     if type(value) not in {int, float} or not 0 < value <= _MOST_SECONDS:
         raise ConfigError(f"per {shown(per)}: expected seconds above 0, or a timedelta")
-    return int(round(value * SECOND))
+    microseconds: int = round(value * SECOND)
+    return microseconds
 
 
 def _capacity(count: int, burst: object, algorithm: str) -> int:

@@ -399,6 +399,12 @@ class Model:
         kept = self.histories[place]
         return self.clock() < kept.ends * kept.rates.tick
 
+    def weighs(self, place: tuple[str, str]) -> bool:
+        kept = self.histories[place]
+        tick = self.clock() // kept.rates.tick
+        standing = kept.anchored(tick)
+        return self.lives(place) and standing.weight(standing.moment(tick)) > 0
+
     def charge(self, history: History, cost: int, now: int) -> int:
         name = next(self._names)
         history.charge(cost, now, name)

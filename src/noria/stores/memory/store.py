@@ -1,10 +1,10 @@
 """The memory store: dictionaries under one lock, for one process.
 
 It is bounded, in entries and in bytes, and never forgets what still counts. When all that it keeps
-is live, further new keys share a few *overflow* records: they are limited together, while a key that
-was drained before a flood of others stays drained. While an overflow record is live, a new key starts
-from its count even if there is room again, so that nobody gains by having shared one. A log that
-finds no room to grow merges its newest entries, at the later time.
+is live, further new keys share a few *overflow* records: they are limited together, while a key
+that was drained before a flood of others stays drained. While an overflow record is live, a new key
+starts from its count even if there is room again, so that nobody gains by having shared one. A log
+that finds no room to grow merges its newest entries, at the later time.
 
 There is no background thread. The clock is the wall clock when the store is made, advanced by the
 monotonic one: steps of the system's clock have no effect.

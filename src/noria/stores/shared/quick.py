@@ -1,8 +1,8 @@
 """`decide` for one limit on one key, which is most of what is asked: no object in between.
 
-It says what `SharedSpace.apply` says, by the same step of the same kernel; the general way is taken
-where a state must be converted, where a key may have to share a record, and where refunds have to be
-forgotten.
+It says what `SharedSpace.apply` says, by the same step of the same kernel; the general way is
+taken where a state must be converted, where a key may have to share a record, and where refunds
+have to be forgotten.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ class SharedSpace:
             raise self.file.failed(error) from error
 
     def digest(self, rule_id: str) -> bytes:
-        """The rule\'s name in the file."""
+        """The rule's name in the file."""
         digest = self.digests.get(rule_id)
         if digest is None:
             if len(self.digests) >= 4096:  # noqa: PLR2004 - limits made up at run time
