@@ -31,20 +31,23 @@ if TYPE_CHECKING:
 
 def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
     limit, window, burst = numbers
+    brim = burst * window
     t = now
     debt = 0
     kept = state
     if state is not None:
         last, debt = state
-        debt = min(debt, burst * window)  # of a larger limit: no debt is deeper than the bucket
-        if last > now:
-            if last - now <= window:
-                t = last
-            else:
-                kept = (now, debt)
+        if debt > brim:
+            debt = brim  # it was a larger limit's: no debt is deeper than the bucket
+        if last <= now:
+            debt -= limit * (now - last)
+            if debt < 0:
+                debt = 0
+        elif last - now <= window:
+            t = last
         else:
-            debt = max(debt - limit * (now - last), 0)
-    room = burst * window - debt
+            kept = (now, debt)
+    room = brim - debt
     left = room - cost * window
     if left >= 0 and cost:
         debt += cost * window

@@ -62,7 +62,7 @@ def _triples(items: Any) -> Iterable[tuple[str, Limit, int]]:  # noqa: ANN401 - 
 def checked_limits(limits: Sequence[Limit | str]) -> Sequence[Limit | str]:
     """`limits` themselves; a `UsageError` where there are none."""
     if not limits:
-        raise UsageError("no limits given: expected at least one, such as Limit('100/minute')")
+        raise UsageError('no limit given: expected at least one, such as Limit("100/minute")')
     return limits
 
 

@@ -110,17 +110,14 @@ class Limiter:
         Raises `UsageError` for a wrong key, cost or set of limits; a failing store raises nothing,
         it is answered as `on_store_failure` says.
         """
-        # One limit on one key: the commonest call by far, so it goes the shortest way.
+        # One limit on one key: the commonest call by far, so it goes the shortest way. Its key is
+        # checked by the store, which has seen a key that it knows.
         if (
-            key.__class__ is str
-            and key
-            and key.isascii()
+            not more
             and (cost is _ONE or (type(cost) is int and 0 <= cost <= MAX_COST))
-            and not more
-            and limit is not _NO_LIMIT
             and on_store_failure is None
         ):
-            alone = limit if isinstance(limit, Limit) else as_limit(limit)
+            alone: Limit = limit if limit.__class__ is Limit else as_limit(limit)  # type: ignore[assignment]
             rule = alone.quick
             if rule is not None:
                 try:

@@ -185,7 +185,11 @@ if TYPE_CHECKING:
 
         @property
         def decide(self) -> Callable[[str, Rule, int], Answer]:
-            """`apply` for the commonest batch, one entry: `Row.answer`."""
+            """`apply` for the commonest batch, one entry with a veto: `Row.answer`.
+
+            Alone of all it is given a key that was not checked, and raises `UsageError` for one
+            that `core.plan.checked_key` refuses: a store need not look at a key it knows.
+            """
             ...
 
         def refund(self, parts: list[Part]) -> bool:

@@ -191,7 +191,7 @@ class Limit:
 _texts: dict[str, Limit] = {}
 
 
-def as_limit(value: Limit | str) -> Limit:
+def as_limit(value: Limit | str | None) -> Limit:
     """`value` where it is a limit, the limit a rate text stands for; else a `UsageError`."""
     if type(value) is str:
         known = _texts.get(value)
@@ -203,6 +203,8 @@ def as_limit(value: Limit | str) -> Limit:
         return known
     if isinstance(value, Limit):
         return value
+    if value is None:
+        raise UsageError('no limit given: expected at least one, such as Limit("100/minute")')
     raise UsageError(f'limit {shown(value)}: expected a Limit or rate text such as "100/minute"')
 
 

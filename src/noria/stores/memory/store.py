@@ -17,6 +17,7 @@ import weakref
 from threading import Lock
 from time import monotonic_ns, time_ns
 
+from noria.core.plan import checked_key
 from noria.core.transition import current, give_back, transition, write
 from noria.model.batch import Batch, Entry, Evidence, Row
 from noria.stores.memory.tables import MAX_BYTES, MAX_ENTRIES, Kept, Table, Tables, bucket
@@ -92,7 +93,7 @@ class MemorySpace:
                 now = monotonic_ns() // 1000 + offset if clock is None else clock()
                 try:
                     slot = tables[rule.id][key]
-                except KeyError:
+                except (KeyError, TypeError):
                     return new(key, rule, cost, now)
                 if slot.shape is not rule.shape and slot.shape != rule.shape:
                     return general(key, rule, cost, now)
@@ -131,6 +132,7 @@ class MemorySpace:
 
     def _decide_new(self, key: str, rule: Rule, cost: int, now: int) -> Answer:
         """`decide` where nothing is kept for the key; the lock is held."""
+        checked_key(key)
         kept, tick = self._kept, rule.tick
         fits, state, expires, left, wait = rule.step(rule.numbers, None, now // tick, cost)
         if state is None:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
+from noria.core.plan import checked_key
 from noria.core.settle import figures
 from noria.model.batch import Slot
 from noria.stores.shared import pages, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
-
     from noria.model.batch import Answer, Figures
     from noria.model.limit import Rule
     from noria.stores.shared.pages import Transaction
@@ -28,18 +27,19 @@ _THREE = 3
 """The count of the sliding window's integers; the other two have two."""
 
 
-def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C901, PLR0915 - one path, unrolled
-    """`decide` for a slot that exists, which most do: no object in between."""
+def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:
+    """`decide` for a slot that exists, which most do."""
     file, clock, prefix = space.file, space.clock, space.prefix
     enter, leave, injected = file.enter, file.leave, space.injected
-    unpack, pack, size = record.SLOT.unpack_from, record.SLOT.pack, record.SLOT.size
-    digests, longest = space.digests, record.LONGEST_KEY
-    general, tick_file = space.decide_in, space.tick
+    heads, longest, head_size = space.heads, record.LONGEST_KEY, record.HEAD.size
+    unpack, pack, behind = record.CORE.unpack_from, record.CORE.pack, record.CORE_END
 
-    def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912, PLR0915
-        digest = digests.get(rule.id)
-        raw = prefix + key.encode()
-        if digest is None or len(raw) > longest:
+    def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912 - unrolled
+        head = heads.get(rule)
+        if head is None or key.__class__ is not str or not key:
+            return space.decide_any(key, rule, cost)
+        raw = prefix + key.encode("utf-8", "surrogatepass")
+        if len(raw) > longest:
             return space.decide_any(key, rule, cost)
         answer: Answer | None = None
         enter(None)
@@ -47,22 +47,20 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
             txn = file.begin()
             try:
                 now = clock()
-                ticked = (now >= file.due or injected) and tick_file(txn)
+                ticked = (now >= file.due or injected) and space.tick(txn)
                 value = txn.get(raw, b"")
-                at = value.find(digest)
+                at = value.find(head)
                 if at < 0:
                     answer, written = _new(space, txn, raw, value, key, rule, cost, now)
                 else:
-                    head = unpack(value, at)
-                    _, kind, gone, period, tick, ends, birth, number, a, b, c, *_ = head
-                    if (period, tick) != rule.shape or (ends <= now and gone):
-                        answer, written = general(txn, key, rule, cost, now)
-                    elif kind == record.LOG:
-                        answer, written = _log(
-                            space, txn, raw, value, at, head, key, rule, cost, now
-                        )
+                    kind, gone, ends, birth, number, a, b, c = unpack(value, at + head_size)
+                    if kind == record.LOG:
+                        answer, written = _log(space, txn, raw, value, at, key, rule, cost, now)
+                    elif gone and ends <= now:
+                        answer, written = space.decide_in(txn, key, rule, cost, now)
                     else:
                         before = None if ends <= now else (a, b, c) if kind == _THREE else (a, b)
+                        tick = rule.tick
                         fits, state, ends, left, wait = rule.step(
                             rule.numbers, before, now // tick, cost
                         )
@@ -76,26 +74,11 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
                                 a, b, c = state
                             else:
                                 a, b = state
-                            ends *= tick
-                            head = (
-                                digest,
-                                kind,
-                                gone,
-                                period,
-                                tick,
-                                ends,
-                                birth,
-                                number,
-                                a,
-                                b,
-                                c,
-                                0,
-                                0,
-                                0,
-                            )
-                            txn.put(raw, value[:at] + pack(*head) + value[at + size :])
-                        head = fits, left, wait, now, key, rule, cost
-                        answer = *head, state, birth, number, None, False
+                            core = pack(kind, gone, ends * tick, birth, number, a, b, c)
+                            slot = head + core + value[at + behind :]
+                            txn.put(raw, value[:at] + slot if at else slot)
+                        asked = fits, left, wait, now, key, rule, cost
+                        answer = *asked, state, birth, number, None, False
                 if written or ticked:
                     txn.commit()
                 else:
@@ -128,6 +111,9 @@ def _new(  # noqa: PLR0913
     now: int,
 ) -> tuple[Answer, bool]:
     """`decide` where the key has no slot of that rule yet, and may have others."""
+    checked_key(key)
+    if value.find(space.digest(rule.id)) >= 0:
+        return space.decide_in(txn, key, rule, cost, now)  # the state has another shape
     fits, state, ends, left, wait = rule.step(rule.numbers, None, now // rule.tick, cost)
     head = fits, left, wait, now, key, rule, cost
     if state is None:
@@ -158,15 +144,15 @@ def _log(  # noqa: PLR0913
     raw: bytes,
     value: bytes,
     at: int,
-    slot: tuple[Any, ...],
     key: str,
     rule: Rule,
     cost: int,
     now: int,
 ) -> tuple[Answer, bool]:
     """`decide` for a log that exists."""
-    head = slot[:3]
-    _, _, _, period, tick, ends, birth, number, last, start, end, *tail = slot
+    slot = record.SLOT.unpack_from(value, at)
+    head = slot[:5]
+    _, _, tick, _, _, ends, birth, number, last, start, end, *tail = slot
     if ends <= now:
         return space.decide_in(txn, key, rule, cost, now)
     log = pages.Pages(txn, birth)
@@ -184,7 +170,7 @@ def _log(  # noqa: PLR0913
         log.flush(start, end, first, behind)
         number += fits
         tail = [birth, number, last, first, behind, total, oldest, units]
-        changed = record.SLOT.pack(*head, period, tick, ends * tick, *tail)
+        changed = record.SLOT.pack(*head, ends * tick, *tail)
         txn.put(raw, value[:at] + changed + value[at + record.SLOT.size :])
         start = first
     # What `figures` says, as far as it is at hand.

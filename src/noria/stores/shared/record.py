@@ -1,9 +1,10 @@
 """How a key's limits are kept in the file: one record, a short row of slots.
 
 A slot is 112 bytes and eight more for each refund it has to remember: the digest of the rule's id,
-how many integers its state has, how many refunds there are, then eight-byte integers: period, tick,
-expires, birth, charges, up to six of state. All limits of a key stand in one value, so one read and
-one write decide over them. A log's entries, which are many, are kept apart, in pages; see `pages`.
+period and tick, how many integers its state has and how many refunds there are, expires, birth,
+charges, up to six integers of state, eight bytes each. All limits of a key stand in one value, so
+one read and one write decide over them. A log's entries, which are many, are kept apart, in pages;
+see `pages`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,20 @@ from noria.model.batch import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-SLOT = struct.Struct("<16sBB6x11q")
+
+    from noria.model.limit import Rule
+
+SLOT = struct.Struct("<16s2qBB6x9q")
+HEAD = struct.Struct("<16s2q")
+"""What a slot begins with: which rule it is of, and in which shape."""
+CORE = struct.Struct("<BB6x6q")
+"""What follows, as far as the algorithms with up to three integers use it."""
+CORE_END = HEAD.size + CORE.size
 REFUND = struct.Struct("<q")
 LOG = 6
 """The count of a log's integers, which only a log has."""
 
-_REFUNDS_AT = 17
+_REFUNDS_AT = 33
 LONGEST_KEY = 400
 """LMDB takes keys of up to 511 bytes; longer ones are digested."""
 
@@ -29,6 +38,11 @@ LONGEST_KEY = 400
 def digest_of(rule_id: str) -> bytes:
     """The rule's name in the file."""
     return blake2b(rule_id.encode(), digest_size=16).digest()
+
+
+def head_of(rule: Rule) -> bytes:
+    """What a slot of the rule begins with, while its shape is the rule's."""
+    return HEAD.pack(digest_of(rule.id), *rule.shape)
 
 
 def place(kind: bytes, namespace: str) -> bytes:
@@ -50,7 +64,7 @@ def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
     slots: dict[bytes, Slot] = {}
     at = 0
     while at < len(value):
-        digest, count, refunds, period, tick, expires, birth, charges, *numbers = SLOT.unpack_from(
+        digest, period, tick, count, refunds, expires, birth, charges, *numbers = SLOT.unpack_from(
             value, at
         )
         slot = Slot((period, tick), birth)
@@ -73,7 +87,7 @@ def pack(digest: bytes, slot: Slot) -> bytes:
     """One slot as it stands in a record."""
     state, refunds = slot.state, slot.refunds
     numbers = (state[0], *state[2:]) if len(state) > LOG else state  # but for a log's entries
-    head = digest, len(numbers), len(refunds), *slot.shape
+    head = digest, *slot.shape, len(numbers), len(refunds)
     tail = slot.expires, slot.birth, slot.charges, *(*numbers, 0, 0, 0, 0)[:LOG]
     return SLOT.pack(*head, *tail) + struct.pack(f"<{len(refunds)}q", *refunds)
 

@@ -19,6 +19,7 @@ from zlib import crc32
 import lmdb
 
 from noria.algorithms.sliding_window_log import coarsen
+from noria.core.plan import checked_key
 from noria.core.settle import figures
 from noria.core.transition import current, give_back, transition, write
 from noria.model.batch import Batch, Entry, Evidence, Slot
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 SIZE = 32 << 20
 
+_MOST_RULES = 4096
+"""Rules whose names are remembered; more are made up at run time."""
 _SHARED = 64
 """Overflow records of one namespace."""
 
@@ -110,7 +113,8 @@ class SharedSpace:
         self.injected = clock is not None
         self.prefix = record.place(b"r", namespace)
         self._shared_prefix = record.place(b"o", namespace)
-        self.digests: dict[str, bytes] = {}
+        self.heads: dict[Rule, bytes] = {}
+        self._digests: dict[str, bytes] = {}
         self._decide = quick(self)
 
     @property
@@ -128,8 +132,11 @@ class SharedSpace:
 
     def decide_any(self, key: str, rule: Rule, cost: int) -> Answer:
         """`decide` for any rule and key."""
-        if rule.id not in self.digests:
-            self.digest(rule.id)
+        checked_key(key)
+        if rule not in self.heads:
+            if len(self.heads) >= _MOST_RULES:
+                self.heads.clear()
+            self.heads[rule] = record.head_of(rule)
             return self.decide(key, rule, cost)
         return self._run(lambda txn: self.decide_in(txn, key, rule, cost, self.clock()))
 
@@ -270,11 +277,11 @@ class SharedSpace:
 
     def digest(self, rule_id: str) -> bytes:
         """The rule's name in the file."""
-        digest = self.digests.get(rule_id)
+        digest = self._digests.get(rule_id)
         if digest is None:
-            if len(self.digests) >= 4096:  # noqa: PLR2004 - limits made up at run time
-                self.digests.clear()
-            digest = self.digests[rule_id] = record.digest_of(rule_id)
+            if len(self._digests) >= _MOST_RULES:
+                self._digests.clear()
+            digest = self._digests[rule_id] = record.digest_of(rule_id)
         return digest
 
     def shared_key(self, key: str) -> bytes:
