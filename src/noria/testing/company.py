@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from noria.model.errors import UsageError
 from noria.testing.clock import Clock
 from noria.testing.driver import Driver, says
-from noria.testing.promises import ALGORITHMS, must
+from noria.testing.promises import ALGORITHMS, must, must_raise
 from noria.testing.workbench import Workbench, a_trace, call_of, each, seen, tiny
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ AWKWARD_KEYS = (
     "k" * 9_999 + "l", "ß" * 300, "ß" * 301,
 )  # fmt: skip
 """Keys that differ, and that careless joining, folding, cutting or normalising would mix up."""
+
+WRONG_KEYS = ("", None, b"k", 5, True, ["k"], ("k",), "\ud800", "a\udfff")
 
 
 class Company(Workbench):
@@ -58,6 +61,28 @@ class Company(Workbench):
                 driver.reset("a")
                 free = [key for key in AWKWARD_KEYS if seen(driver, key, limit).remaining]
                 must(free == ["a"], "C11: a reset touches its own key", free=free)
+
+    def test_a_wrong_key_is_an_error(self) -> None:
+        """C11: only text that is not empty and has a UTF-8 form is a key."""
+        for limit in (tiny("fixed-window", 2, 1_000_000), "2/second"):
+            clock = Clock()
+            with self.limiter(clock) as driver:
+                calls: list[Callable[[Any], object]] = [
+                    lambda key: driver.consume(key, limit),  # noqa: B023
+                    lambda key: driver.consume(key, limit, "9/hour"),  # noqa: B023
+                    lambda key: driver.consume_many([("k", limit), (key, limit)]),  # noqa: B023
+                    lambda key: driver.peek(key, limit),  # noqa: B023
+                    lambda key: driver.reset(key),  # noqa: B023
+                ]
+                for key in WRONG_KEYS:
+                    for call in calls:
+                        must_raise(
+                            UsageError,
+                            lambda: call(key),  # noqa: B023
+                            f"C11: key {key!r} is an error",
+                        )
+                left = driver.peek("k", limit).remaining
+                must(left == 2, "C11: a wrong key changes nothing", left=left)  # noqa: PLR2004
 
     def test_a_key_and_a_limit_do_not_run_together(self) -> None:
         """C11: ("a/b", "c") is not ("a", "b/c"), with any character between."""

@@ -356,6 +356,7 @@ class Model:
         return any([self._give_back(place, name, now) for place, name in parts])
 
     def reset(self, key: str, *limits: Limit | str) -> int:
+        key = self.checked_key(key)
         wanted = {self.place(key, _limit(limit)) for limit in limits}
         found = [
             place
@@ -384,6 +385,11 @@ class Model:
         if type(cost) is not int or not 0 <= cost <= MOST_COST:
             raise UsageError(f"cost {cost!r}: expected a whole number from 0 to 2**31")
         return cost
+
+    def checked_key(self, key: object) -> str:
+        if not isinstance(key, str) or not key or key.encode(errors="replace").decode() != key:
+            raise UsageError(f"key {key!r}: expected text that is not empty")
+        return key
 
     def read(self, place: tuple[str, str], rates: Rates, now: int) -> History:
         """The history as it counts now, safe to change."""
@@ -418,8 +424,7 @@ class Model:
         asked: dict[tuple[str, str], tuple[Limit, int]] = {}
         for key, wanted, *rest in items:
             cost = self.checked_cost(rest[0] if rest else 1)
-            if not isinstance(key, str) or not key:
-                raise UsageError(f"key {key!r}: expected text")
+            key = self.checked_key(key)
             limit = _limit(wanted)
             place = self.place(key, limit)
             asked[place] = (limit, asked[place][1] + cost if place in asked else cost)

@@ -88,6 +88,11 @@ class SharedFile:
     """Made by whoever made the file. Read it each time: another file may have taken its place."""
     size: int
     """Of the map and the file, in bytes."""
+    steady: Callable[[], int]
+    """Nanoseconds of a clock that only goes forward. `now` is this and `offset`, spelt out where a
+    call is too much."""
+    offset: int
+    """Microseconds between that clock and the store's; changes when the file is opened."""
     due: int
     """The store time from which `tick` is to be called."""
     begin: Callable[[], lmdb.Transaction[bytes]]
@@ -99,12 +104,12 @@ class SharedFile:
 
     def __init__(self, directory: str | None, path: Path, size: int, clocks: Clocks) -> None:
         self._directory, self._wanted, self._clocks = directory, size, clocks
-        self._steady: Callable[[], int] = clocks.steady
+        self.steady = clocks.steady
         self._inside: deque[None] = deque()
         self.enter, self.leave = self._inside.append, self._inside.pop
         self.path, self.size, self.secret, self.due = str(path), size, b"", 0
         self._env: lmdb.Environment | None = None
-        self._offset = 0
+        self.offset = 0
         self._files: tuple[int, ...] = ()
         self._default = default_directory()
         self._users = 0
@@ -154,7 +159,7 @@ class SharedFile:
 
     def now(self) -> int:
         """The store's clock: microseconds since the epoch, the same in all processes."""
-        return self._steady() // 1000 + self._offset
+        return self.steady() // 1000 + self.offset
 
     def tick(self, txn: lmdb.Transaction[bytes], now: int) -> None:
         """What is done once a second: save the time reached, and see that the file is still there.
@@ -171,7 +176,7 @@ class SharedFile:
             self._reopen(suspect=True)
             return
         # It changes under us only if somebody thought to be alone because a lock was deleted.
-        self._offset = max(self._offset, anchor.offset)
+        self.offset = max(self.offset, anchor.offset)
         if now > anchor.last:
             txn.put(CLOCK, anchor._replace(last=now).pack())
         if self._replaced():
@@ -242,7 +247,7 @@ class SharedFile:
                 directory,
                 size=self._wanted,
                 secret=self.secret or os.urandom(SECRET_SIZE),
-                anchor=clocks.anchor(self.now() if self._offset else 0),
+                anchor=clocks.anchor(self.now() if self.offset else 0),
                 suspect=self._suspect,
             )
             try:
@@ -258,7 +263,7 @@ class SharedFile:
 
     def _adopt(self, directory: Path, opened: Opened, anchor: Anchor) -> None:
         self.path, self.size, self.secret = str(directory), opened.size, opened.secret
-        self._offset = anchor.offset
+        self.offset = anchor.offset
         self.due = self.now() + SECOND
         self._stale = self._suspect = False
         self._env = opened.env

@@ -30,15 +30,18 @@ _THREE = 3
 def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:
     """`decide` for a slot that exists, which most do."""
     file, clock, prefix = space.file, space.clock, space.prefix
-    enter, leave, injected = file.enter, file.leave, space.injected
+    enter, leave, steady, injected = file.enter, file.leave, file.steady, space.injected
     heads, longest, head_size = space.heads, record.LONGEST_KEY, record.HEAD.size
-    unpack, pack, behind = record.CORE.unpack_from, record.CORE.pack, record.CORE_END
+    unpack, pack, used = record.CORE.unpack_from, record.USED.pack, record.USED.size
 
     def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912 - unrolled
         head = heads.get(rule)
         if head is None or key.__class__ is not str or not key:
             return space.decide_any(key, rule, cost)
-        raw = prefix + key.encode("utf-8", "surrogatepass")
+        try:
+            raw = prefix + key.encode()
+        except UnicodeEncodeError:
+            return space.decide_any(key, rule, cost)
         if len(raw) > longest:
             return space.decide_any(key, rule, cost)
         answer: Answer | None = None
@@ -46,7 +49,7 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:
         try:
             txn = file.begin()
             try:
-                now = clock()
+                now = clock() if injected else steady() // 1000 + file.offset
                 ticked = (now >= file.due or injected) and space.tick(txn)
                 value = txn.get(raw, b"")
                 at = value.find(head)
@@ -74,11 +77,12 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:
                                 a, b, c = state
                             else:
                                 a, b = state
-                            core = pack(kind, gone, ends * tick, birth, number, a, b, c)
-                            slot = head + core + value[at + behind :]
+                            slot = pack(head, kind, gone, ends * tick, birth, number, a, b, c)
+                            slot += value[at + used :]
                             txn.put(raw, value[:at] + slot if at else slot)
-                        asked = fits, left, wait, now, key, rule, cost
-                        answer = *asked, state, birth, number, None, False
+                        answer = (
+                            fits, left, wait, now, key, rule, cost, state, birth, number, None, False
+                        )  # fmt: skip
                 if written or ticked:
                     txn.commit()
                 else:

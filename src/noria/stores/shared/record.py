@@ -25,7 +25,8 @@ HEAD = struct.Struct("<16s2q")
 """What a slot begins with: which rule it is of, and in which shape."""
 CORE = struct.Struct("<BB6x6q")
 """What follows, as far as the algorithms with up to three integers use it."""
-CORE_END = HEAD.size + CORE.size
+USED = struct.Struct(f"<{HEAD.size}sBB6x6q")
+"""Both, the head as it is."""
 REFUND = struct.Struct("<q")
 LOG = 6
 """The count of a log's integers, which only a log has."""
