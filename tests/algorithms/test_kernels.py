@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from noria.algorithms import ALIASES, KERNELS
 from noria.algorithms.sliding_window_log import coarsen
-from noria.testing.vectors import load, limit_of
+from noria.testing.vectors import limit_of, load
 
 CASES = list(load())
 COUNTS = st.integers(0, 6)

@@ -1,6 +1,7 @@
 """Every case runs on every embedded store, through the blocking limiter and the awaited one."""
 
 import pytest
+
 from noria import AsyncLimiter, Limiter, open_store
 from noria.testing import Clock
 from noria.testing.driver import Driver

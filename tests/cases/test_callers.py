@@ -6,9 +6,10 @@ from itertools import count
 from subprocess import PIPE, Popen
 
 import pytest
+
 from noria import AsyncLimiter, Limit, Limiter
 from noria.testing import Clock
-from noria.testing.company import Calls, at_once
+from noria.testing.crowd import Calls, at_once
 from noria.testing.promises import ALGORITHMS
 
 

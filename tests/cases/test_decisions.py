@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+
 from noria import ConfigError, Limit, UsageError
 from noria.testing.promises import ALGORITHMS
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from noria import UsageError
 from noria.core.charges import seal, unseal
 from noria.model.batch import Part

@@ -1,20 +1,58 @@
 """Every argument is checked before anything is asked of a store, and named when it is wrong."""
 
 import pytest
+
 from noria import ConfigError, Limit, UsageError
 from noria.core.plan import plan, plan_many, rules_of
 
 LIMIT = Limit("5/minute")
 
 COSTS = [
-    -1, -(2**31), 2**31 + 1, 10**30, True, False, 0.0, 1.0, 0.5, float("nan"), float("inf"), -0.0, "1", "", b"1",
-    None, [1], (1,), 1j, object(),
-]  # fmt: skip
+    -1,
+    -(2**31),
+    2**31 + 1,
+    10**30,
+    True,
+    False,
+    0.0,
+    1.0,
+    0.5,
+    float("nan"),
+    float("inf"),
+    -0.0,
+    "1",
+    "",
+    b"1",
+    None,
+    [1],
+    (1,),
+    1j,
+    object(),
+]
 
 KEYS = [
-    "a", " ", "a:b", "a/b", "{}", "{a}", "a\nb", "\0", "a\0b", "🔑", "مفتاح", "é", "e\u0301", "\u200b", "\uffff",
-    "\U0010ffff", "None", "0", "%", "*", "k" * 1_000_000,
-]  # fmt: skip
+    "a",
+    " ",
+    "a:b",
+    "a/b",
+    "{}",
+    "{a}",
+    "a\nb",
+    "\0",
+    "a\0b",
+    "🔑",
+    "مفتاح",
+    "é",
+    "e\u0301",
+    "\u200b",
+    "\uffff",
+    "\U0010ffff",
+    "None",
+    "0",
+    "%",
+    "*",
+    "k" * 1_000_000,
+]
 
 WRONG_KEYS = [
     "",

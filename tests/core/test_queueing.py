@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from noria import Limit
 from noria.core.queueing import soonest
 from noria.testing import Clock, Model

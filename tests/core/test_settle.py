@@ -1,6 +1,7 @@
 """What evidence means: which limit speaks, what ties do, and that a lying store is found out."""
 
 import pytest
+
 from noria import Limit, NoriaError, open_store
 from noria.core.settle import Ledger, many
 from noria.model.batch import Entry, Evidence, Row

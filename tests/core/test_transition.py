@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from noria import Limit
 from noria.core.transition import MOST_REFUNDS, give_back, transition, write
 from noria.model.batch import Batch, Entry, Part, Slot

@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 import pytest
+
 from noria import AsyncLimiter, ConfigError, Decision, Limit, Limiter, RateLimitExceeded, UsageError
 
 

@@ -5,6 +5,7 @@ import json
 import pickle
 
 import pytest
+
 from noria import (
     AsyncLimiter,
     ConfigError,

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+
 from noria import (
     AsyncLimiter,
     ConfigError,

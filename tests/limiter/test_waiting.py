@@ -7,6 +7,7 @@ import asyncio
 from threading import Event, Thread
 
 import pytest
+
 from noria import AsyncLimiter, Limit, Limiter, RateLimitExceeded, UsageError
 from noria.testing import Clock
 

@@ -6,6 +6,7 @@ import pickle
 from datetime import timedelta
 
 import pytest
+
 from noria import ConfigError, Limit, UsageError
 from noria.model.limit import as_limit
 from noria.testing.promises import ALGORITHMS

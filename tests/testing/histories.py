@@ -116,25 +116,126 @@ def scripted(algorithm):
         refund(MINUTE, 0),
     )
     yield of("looked at, never used", 3, 20, peek(0, 1, 3, 4), peek(19, 1), reset(19))
-    yield of("retry one and two windows ahead", 10, 100, consume(95, 10), consume(96, 1, 5, 10), consume(110, 3, 10),
-             consume(150, 5, 6), peek(199, 10), consume(199, 4), consume(200, 10), consume(201, 9))  # fmt: skip
-    yield of("waits exactly as told", 3, 20, consume(2, 1), consume(9, 2), consume(9, 1, 3), consume(21, 1),
-             consume(22, 1), consume(23, 1), consume(28, 2), consume(29, 2), consume(42, 1, 3))  # fmt: skip
-    yield of("refunds", 5, 20, consume(3, 2), consume(4, 2), refund(5, 0, 0), consume(5, 3, 1), refund(6, 2, 1, 3),
-             peek(7, 5), consume(8, 5), refund(29, 4), consume(30, 1), reset(30), refund(30, 5), peek(30))  # fmt: skip
-    yield of("refunds at the end of what counts", 4, 20, consume(1, 1), consume(19, 1), refund(20, 0), consume(20, 1),
-             refund(21, 1), peek(21), refund(40, 2), peek(40), consume(41, 4), refund(60, 3), peek(60),
-             refund(81, 3))  # fmt: skip
-    yield of("a refund of part of what one tick has", 9, 20, consume(5, 4, 2, 3), refund(6, 1), consume(7, 2),
-             refund(24, 0), peek(24, 9), refund(25, 2))  # fmt: skip
-    yield of("a reset", 4, 20, consume(19, 4), consume(20, 1), reset(20), peek(20), consume(20, 4, 1), reset(21),
-             reset(21))  # fmt: skip
-    yield of("a clock that steps back by less than a period", 4, 20, consume(25, 3), peek(24, 1, 2), consume(15, 1, 1),
-             consume(5, 1), peek(5), consume(26, 1), consume(41, 1), consume(46, 2))  # fmt: skip
-    yield of("a clock that steps back by more than a period", 4, 20, consume(100, 3), peek(79, 1, 2), consume(79, 2),
-             peek(79, 4), consume(70, 1), consume(95, 2), consume(98, 1), consume(119, 4))  # fmt: skip
-    yield of("a clock that steps back by far more", 4, MINUTE, consume(7 * DAY, 4), consume(3, 1), consume(MINUTE + 2, 1),
-             consume(MINUTE + 3, 1), consume(2 * MINUTE + 3, 4))  # fmt: skip
+    yield of(
+        "retry one and two windows ahead",
+        10,
+        100,
+        consume(95, 10),
+        consume(96, 1, 5, 10),
+        consume(110, 3, 10),
+        consume(150, 5, 6),
+        peek(199, 10),
+        consume(199, 4),
+        consume(200, 10),
+        consume(201, 9),
+    )
+    yield of(
+        "waits exactly as told",
+        3,
+        20,
+        consume(2, 1),
+        consume(9, 2),
+        consume(9, 1, 3),
+        consume(21, 1),
+        consume(22, 1),
+        consume(23, 1),
+        consume(28, 2),
+        consume(29, 2),
+        consume(42, 1, 3),
+    )
+    yield of(
+        "refunds",
+        5,
+        20,
+        consume(3, 2),
+        consume(4, 2),
+        refund(5, 0, 0),
+        consume(5, 3, 1),
+        refund(6, 2, 1, 3),
+        peek(7, 5),
+        consume(8, 5),
+        refund(29, 4),
+        consume(30, 1),
+        reset(30),
+        refund(30, 5),
+        peek(30),
+    )
+    yield of(
+        "refunds at the end of what counts",
+        4,
+        20,
+        consume(1, 1),
+        consume(19, 1),
+        refund(20, 0),
+        consume(20, 1),
+        refund(21, 1),
+        peek(21),
+        refund(40, 2),
+        peek(40),
+        consume(41, 4),
+        refund(60, 3),
+        peek(60),
+        refund(81, 3),
+    )
+    yield of(
+        "a refund of part of what one tick has",
+        9,
+        20,
+        consume(5, 4, 2, 3),
+        refund(6, 1),
+        consume(7, 2),
+        refund(24, 0),
+        peek(24, 9),
+        refund(25, 2),
+    )
+    yield of(
+        "a reset",
+        4,
+        20,
+        consume(19, 4),
+        consume(20, 1),
+        reset(20),
+        peek(20),
+        consume(20, 4, 1),
+        reset(21),
+        reset(21),
+    )
+    yield of(
+        "a clock that steps back by less than a period",
+        4,
+        20,
+        consume(25, 3),
+        peek(24, 1, 2),
+        consume(15, 1, 1),
+        consume(5, 1),
+        peek(5),
+        consume(26, 1),
+        consume(41, 1),
+        consume(46, 2),
+    )
+    yield of(
+        "a clock that steps back by more than a period",
+        4,
+        20,
+        consume(100, 3),
+        peek(79, 1, 2),
+        consume(79, 2),
+        peek(79, 4),
+        consume(70, 1),
+        consume(95, 2),
+        consume(98, 1),
+        consume(119, 4),
+    )
+    yield of(
+        "a clock that steps back by far more",
+        4,
+        MINUTE,
+        consume(7 * DAY, 4),
+        consume(3, 1),
+        consume(MINUTE + 2, 1),
+        consume(MINUTE + 3, 1),
+        consume(2 * MINUTE + 3, 4),
+    )
     yield of(
         "a clock that leaps forward",
         4,
@@ -152,10 +253,22 @@ def scripted(algorithm):
     ):
         third = period // count
         count = min(count, largest)
-        yield of(f"{count} per {period // SECOND} s", count, period, consume(0, count, 1), consume(third - 1, 1),
-                 consume(third, 1), consume(third + 1, 1, 1), consume(2 * third, 1), consume(2 * third + 1, 1),
-                 consume(period - 1, 1), consume(period, 1, count), consume(period + third, 1),
-                 consume(2 * period, count), consume(3 * period + 1, count, 1))  # fmt: skip
+        yield of(
+            f"{count} per {period // SECOND} s",
+            count,
+            period,
+            consume(0, count, 1),
+            consume(third - 1, 1),
+            consume(third, 1),
+            consume(third + 1, 1, 1),
+            consume(2 * third, 1),
+            consume(2 * third + 1, 1),
+            consume(period - 1, 1),
+            consume(period, 1, count),
+            consume(period + third, 1),
+            consume(2 * period, count),
+            consume(3 * period + 1, count, 1),
+        )
     yield from huge(of, largest)
     yield from changed(of, largest)
     if burst:
@@ -180,32 +293,117 @@ def huge(of, largest):
         tick = Rates.of(numbers).tick
         begin = BEGIN // period * period
         steps = [step * tick for step in (-1, 0, 1)]
-        yield of(f"{count} per {period} us", count, period, consume(tick - 1, count), consume(tick, 1),
-                 consume(period // 3, 1, count // 3 + 1), consume(period - tick, 1),
-                 *(consume(period + step, 1) for step in steps), *(consume(period * 3 + step, count) for step in steps),
-                 *(consume(period * 5 + step, count - 1 or 1) for step in steps), begin=begin)  # fmt: skip
+        yield of(
+            f"{count} per {period} us",
+            count,
+            period,
+            consume(tick - 1, count),
+            consume(tick, 1),
+            consume(period // 3, 1, count // 3 + 1),
+            consume(period - tick, 1),
+            *(consume(period + step, 1) for step in steps),
+            *(consume(period * 3 + step, count) for step in steps),
+            *(consume(period * 5 + step, count - 1 or 1) for step in steps),
+            begin=begin,
+        )
 
 
 def changed(of, largest):
     """A limit with a name becomes another."""
-    yield of("N changes", 5, 20, consume(3, 4), becomes(2, 20, 2), consume(4, 1), peek(12, 1), consume(21, 1),
-             becomes(9, 20, 9), consume(22, 3, 4), becomes(0, 20, 1), consume(23, 1), becomes(5, 20, 5),
-             consume(24, 1))  # fmt: skip
-    yield of("the period grows", 5, 20, consume(17, 2), consume(23, 3), becomes(5, 70, 5), consume(24, 1), consume(69, 1),
-             consume(70, 1), consume(100, 5), consume(139, 5), consume(210, 5))  # fmt: skip
-    yield of("the period shrinks", 5, 70, consume(3, 2), consume(69, 3), becomes(5, 20, 5), peek(70, 1), consume(70, 1),
-             consume(79, 1), consume(80, 4), consume(99, 2), consume(120, 5))  # fmt: skip
-    yield of("the tick changes", 1_000, DAY, consume(1, 600), becomes(largest, DAY, largest), consume(DAY // 2, largest - 601),
-             becomes(1_000, DAY, 1_000), consume(DAY // 2 + 1, 1))  # fmt: skip
+    yield of(
+        "N changes",
+        5,
+        20,
+        consume(3, 4),
+        becomes(2, 20, 2),
+        consume(4, 1),
+        peek(12, 1),
+        consume(21, 1),
+        becomes(9, 20, 9),
+        consume(22, 3, 4),
+        becomes(0, 20, 1),
+        consume(23, 1),
+        becomes(5, 20, 5),
+        consume(24, 1),
+    )
+    yield of(
+        "the period grows",
+        5,
+        20,
+        consume(17, 2),
+        consume(23, 3),
+        becomes(5, 70, 5),
+        consume(24, 1),
+        consume(69, 1),
+        consume(70, 1),
+        consume(100, 5),
+        consume(139, 5),
+        consume(210, 5),
+    )
+    yield of(
+        "the period shrinks",
+        5,
+        70,
+        consume(3, 2),
+        consume(69, 3),
+        becomes(5, 20, 5),
+        peek(70, 1),
+        consume(70, 1),
+        consume(79, 1),
+        consume(80, 4),
+        consume(99, 2),
+        consume(120, 5),
+    )
+    yield of(
+        "the tick changes",
+        1_000,
+        DAY,
+        consume(1, 600),
+        becomes(largest, DAY, largest),
+        consume(DAY // 2, largest - 601),
+        becomes(1_000, DAY, 1_000),
+        consume(DAY // 2 + 1, 1),
+    )
 
 
 def of_a_bucket(of):
-    yield of("burst 1 spreads calls", 3, SECOND, consume(0, 1, 1), consume(333_333, 1), consume(333_334, 1),
-             consume(666_667, 1), consume(666_668, 1), consume(SECOND, 1), consume(SECOND + 1, 1), own_burst=1)  # fmt: skip
-    yield of("a burst above N", 2, 20, consume(0, 7, 1), consume(9, 1), consume(10, 1), consume(30, 2, 1), consume(69, 5),
-             consume(100, 7), own_burst=7)  # fmt: skip
-    yield of("a burst below N", 5, 20, consume(0, 2, 1), consume(3, 1), consume(4, 1), consume(7, 1), consume(8, 1, 1),
-             peek(9, 3), own_burst=2)  # fmt: skip
+    yield of(
+        "burst 1 spreads calls",
+        3,
+        SECOND,
+        consume(0, 1, 1),
+        consume(333_333, 1),
+        consume(333_334, 1),
+        consume(666_667, 1),
+        consume(666_668, 1),
+        consume(SECOND, 1),
+        consume(SECOND + 1, 1),
+        own_burst=1,
+    )
+    yield of(
+        "a burst above N",
+        2,
+        20,
+        consume(0, 7, 1),
+        consume(9, 1),
+        consume(10, 1),
+        consume(30, 2, 1),
+        consume(69, 5),
+        consume(100, 7),
+        own_burst=7,
+    )
+    yield of(
+        "a burst below N",
+        5,
+        20,
+        consume(0, 2, 1),
+        consume(3, 1),
+        consume(4, 1),
+        consume(7, 1),
+        consume(8, 1, 1),
+        peek(9, 3),
+        own_burst=2,
+    )
     yield of(
         "asked once a second",
         30,
@@ -213,12 +411,34 @@ def of_a_bucket(of):
         consume(0, 30),
         *(consume(at * SECOND) for at in range(1, 41)),
     )
-    yield of("a full burst is back after one period", 7, 600 * SECOND, consume(0, 7), peek(600 * SECOND - 1, 7),
-             consume(600 * SECOND, 7), refund(600 * SECOND, 0), consume(600 * SECOND + 1, 1))  # fmt: skip
-    yield of("a million a second, one at a time", 1_000_000, SECOND, consume(0, 1, 1), consume(1, 1), consume(3, 1, 1),
-             own_burst=1)  # fmt: skip
-    yield of("one in ten years, a burst", 1, TEN_YEARS, consume(0, 8), consume(1, 1), consume(TEN_YEARS, 1),
-             own_burst=8)  # fmt: skip
+    yield of(
+        "a full burst is back after one period",
+        7,
+        600 * SECOND,
+        consume(0, 7),
+        peek(600 * SECOND - 1, 7),
+        consume(600 * SECOND, 7),
+        refund(600 * SECOND, 0),
+        consume(600 * SECOND + 1, 1),
+    )
+    yield of(
+        "a million a second, one at a time",
+        1_000_000,
+        SECOND,
+        consume(0, 1, 1),
+        consume(1, 1),
+        consume(3, 1, 1),
+        own_burst=1,
+    )
+    yield of(
+        "one in ten years, a burst",
+        1,
+        TEN_YEARS,
+        consume(0, 8),
+        consume(1, 1),
+        consume(TEN_YEARS, 1),
+        own_burst=8,
+    )
 
 
 def at_random(of, algorithm, seed):

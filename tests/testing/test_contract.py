@@ -3,6 +3,7 @@
 from itertools import count
 
 import pytest
+
 from noria import AsyncLimiter, Limiter, open_store
 from noria.testing import LimiterContract, Model
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 from hypothesis import Phase, settings
-from noria.testing import LimiterContract
 from wrong_limiters import WRONG
+
+from noria.testing import LimiterContract
 
 
 def contract_of(limiter):
@@ -20,9 +21,9 @@ def contract_of(limiter):
                 return limiter.clients(clock, skews)
             return super().make_clients(clock, skews)
 
-        def settings(self):
+        def profile(self):
             return settings(
-                super().settings(),
+                super().profile(),
                 derandomize=True,
                 database=None,
                 max_examples=200,

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from noria.testing import Clock, Model
 from noria.testing.model import Rates, coarseness, first
 from noria.testing.promises import ALGORITHMS

@@ -4,6 +4,7 @@ from importlib.resources import files
 
 import histories
 import pytest
+
 from noria.testing.promises import ALGORITHMS
 from noria.testing.vectors import load
 

@@ -44,13 +44,8 @@ from noria.algorithms import fixed_window, sliding_window, sliding_window_log, t
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeAlias
 
-    Numbers: TypeAlias = tuple[int, int, int]
-    Shape: TypeAlias = tuple[int, int]
-    State: TypeAlias = Any
-    Step: TypeAlias = tuple[bool, State, int, int, int | None]
-    Rest: TypeAlias = tuple[int, int | None]
+    from noria.algorithms.contract import Numbers, Rest, Shape, State, Step
 
 
 class Kernel:

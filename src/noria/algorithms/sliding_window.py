@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from noria.algorithms import Numbers, Rest, Shape, Step
+    from noria.algorithms.contract import Numbers, Rest, Shape, Step
 
     State: TypeAlias = tuple[int, int, int]
 

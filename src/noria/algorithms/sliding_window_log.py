@@ -23,36 +23,9 @@ from bisect import bisect_left, bisect_right
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol, TypeAlias
+    from typing import TypeAlias
 
-    from noria.algorithms import Numbers, Rest, Shape, Step
-
-    class Log(Protocol):
-        """What a store must keep for this kernel; positions are absolute and never reused."""
-
-        def entry(self, at: int, /) -> tuple[int, int]:
-            """Entry `at`: its tick, and the units charged before it."""
-            ...
-
-        def first_after(self, time: int, start: int, end: int, /) -> int:
-            """The first position of [start, end) whose tick is later, or `end`."""
-            ...
-
-        def first_reaching(self, units: int, start: int, end: int, /) -> int:
-            """The first position of [start, end) with as many units before it, or `end`."""
-            ...
-
-        def append(self, at: int, time: int, before: int, /) -> None:
-            """Write entry `at`, in place of whatever stood there and behind."""
-            ...
-
-        def since(self, start: int, /) -> Log:
-            """The same log, where entries before `start` need not be kept."""
-            ...
-
-        def until(self, end: int, /) -> Log:
-            """A log with the entries before `end`, of its own: writing to it leaves this alone."""
-            ...
+    from noria.algorithms.contract import Log, Numbers, Rest, Shape, Step
 
     State: TypeAlias = tuple[int, Log, int, int, int, int, int]
 

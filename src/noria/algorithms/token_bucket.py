@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from noria.algorithms import Numbers, Rest, Shape, Step
+    from noria.algorithms.contract import Numbers, Rest, Shape, Step
 
     State: TypeAlias = tuple[int, int]
 
@@ -37,11 +37,11 @@ def step(numbers: Numbers, state: State | None, now: int, cost: int) -> Step:
     kept = state
     if state is not None:
         last, debt = state
-        if debt > brim:
+        if debt > brim:  # noqa: PLR1730 - a call of min costs more than all of this
             debt = brim  # it was a larger limit's: no debt is deeper than the bucket
         if last <= now:
             debt -= limit * (now - last)
-            if debt < 0:
+            if debt < 0:  # noqa: PLR1730 - likewise
                 debt = 0
         elif last - now <= window:
             t = last

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from noria.algorithms import State
+    from noria.algorithms.contract import State
     from noria.model.limit import Rule
 
 

@@ -10,8 +10,8 @@ from noria.model.errors import NoriaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from noria.algorithms import State
-    from noria.model.batch import Answer, Figures, Space, Store
+    from noria.algorithms.contract import State
+    from noria.model.contract import Answer, Figures, Space, Store
     from noria.model.limit import Limit, Rule
 
 

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from noria.algorithms import State, Step
+    from noria.algorithms.contract import State, Step
     from noria.model.batch import Batch, Entry, Part, Slot
     from noria.model.limit import Rule
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, ParamSpec, Self, TypeVar
 
     from noria.limiter.sync import Observer
-    from noria.model.batch import Clock, Store
+    from noria.model.contract import Clock, Store
     from noria.model.decision import Decision
     from noria.model.limit import Limit
 

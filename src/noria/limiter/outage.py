@@ -12,7 +12,7 @@ from noria.stores import open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from noria.model.batch import Clock
+    from noria.model.contract import Clock
     from noria.model.limit import Rule
 
 RETRY_AFTER = 1.0

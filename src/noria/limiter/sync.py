@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn, ParamSpec, Self, TypeVar
 
-    from noria.model.batch import Answer, Clock, Store
+    from noria.model.contract import Answer, Clock, Store
     from noria.model.limit import Rule
 
     P = ParamSpec("P")
@@ -117,7 +117,7 @@ class Limiter:
             and (cost is _ONE or (type(cost) is int and 0 <= cost <= MAX_COST))
             and on_store_failure is None
         ):
-            alone: Limit = limit if limit.__class__ is Limit else as_limit(limit)  # type: ignore[assignment]
+            alone: Limit = limit if limit.__class__ is Limit else as_limit(limit)
             rule = alone.quick
             if rule is not None:
                 try:

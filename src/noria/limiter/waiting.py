@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noria.model.batch import Space
+    from noria.model.contract import Space
     from noria.model.limit import Limit
 
 

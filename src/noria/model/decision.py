@@ -8,24 +8,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
     from noria.model.batch import Part
-
-    class Origin(Protocol):
-        """Where a decision was made, and who can read its evidence."""
-
-        def settle(self, evidence: object) -> Settled:
-            """The conclusions from it."""
-            ...
-
-        def parts(self, evidence: object) -> list[Part]:
-            """What was charged."""
-            ...
-
-        def seal(self, parts: list[Part]) -> str | None:
-            """What was charged as text that only this store can have made."""
-            ...
+    from noria.model.contract import Origin
 
 
 class Outcome:
@@ -107,6 +93,19 @@ _OUTCOME_ORDER = (
     "allowed",
     "reason",
     "shadow",
+)
+
+
+_SETTLED = (
+    "reason",
+    "decided_at",
+    "limit",
+    "reset_after",
+    "outcomes",
+    "policy",
+    "degraded",
+    "delay",
+    "charge",
 )
 
 
@@ -270,7 +269,7 @@ class Decision:
 
     def __reduce__(self) -> tuple[object, ...]:
         # A copy elsewhere has no store to ask: it takes conclusions and sealed charge along.
-        figures = {name: getattr(self, name) for name in Settled.__slots__ if name != "evidence"}
+        figures = {name: getattr(self, name) for name in _SETTLED}
         outcomes = [outcome.as_dict() for outcome in self.outcomes]
         return _rebuilt, (
             self.allowed,

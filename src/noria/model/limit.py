@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Any, NoReturn
 
-    from noria.algorithms import Kernel, Numbers, Shape
+    from noria.algorithms import Kernel
+    from noria.algorithms.contract import Numbers, Shape
 
 MOST_LOGGED = 100_000
 """The largest N of the sliding-window log, which keeps an entry for each call."""

@@ -13,7 +13,7 @@ from noria.stores.memory import MemoryStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from noria.model.batch import Store
+    from noria.model.contract import Store
 
 _LATER = (
     "redis",

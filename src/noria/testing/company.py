@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from itertools import count, permutations
-from threading import Barrier, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from noria.model.errors import UsageError
 from noria.testing.clock import Clock
-from noria.testing.driver import Driver, says
+from noria.testing.crowd import Call, Calls, at_once, has_an_order, in_processes
+from noria.testing.driver import says
 from noria.testing.promises import ALGORITHMS, must, must_raise
 from noria.testing.workbench import Workbench, a_trace, call_of, each, seen, tiny
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 AWKWARD_KEYS = (
-    "a", "A", "a:b", "a/b", "a|b", "a#b", "a=b", "a,b", "a b", " a", "a ", "a\n", "a\nb", "a\0", "a\0b", "\0",
+    "a", "A", "a:b", "a/b", "a|b", "a#b", "a=b", "a,b", "a b", " a", "a ", "a\n", "a\nb",
+    "a\0", "a\0b", "\0",
     "{a}", "{}", "%61", "*", "a*", "noria", "noria:a", "None", "0", "1|a", "1:a",
-    "é", "e\u0301", "\u00a0", "\ufeff", "مفتاح", "🔑", "🔑🔑", "\U0010ffff", "k" * 511, "k" * 512, "k" * 10_000,
+    "é", "e\u0301", "\u00a0", "\ufeff", "مفتاح", "🔑", "🔑🔑", "\U0010ffff",
+    "k" * 511, "k" * 512, "k" * 10_000,
     "k" * 9_999 + "l", "ß" * 300, "ß" * 301,
 )  # fmt: skip
 """Keys that differ, and that careless joining, folding, cutting or normalising would mix up."""
@@ -50,7 +50,7 @@ class Company(Workbench):
                         "C11: a key is untouched by others",
                         key=key,
                         others=AWKWARD_KEYS[:at],
-                    )  # noqa: PLR2004
+                    )
                     must(
                         driver.consume(key, limit, cost=2),
                         "C11: a key has its own capacity",
@@ -68,21 +68,21 @@ class Company(Workbench):
             clock = Clock()
             with self.limiter(clock) as driver:
                 calls: list[Callable[[Any], object]] = [
-                    lambda key: driver.consume(key, limit),  # noqa: B023
-                    lambda key: driver.consume(key, limit, "9/hour"),  # noqa: B023
-                    lambda key: driver.consume_many([("k", limit), (key, limit)]),  # noqa: B023
-                    lambda key: driver.peek(key, limit),  # noqa: B023
-                    lambda key: driver.reset(key),  # noqa: B023
+                    lambda key: driver.consume(key, limit),
+                    lambda key: driver.consume(key, limit, "9/hour"),
+                    lambda key: driver.consume_many([("k", limit), (key, limit)]),
+                    lambda key: driver.peek(key, limit),
+                    driver.reset,
                 ]
                 for key in WRONG_KEYS:
                     for call in calls:
                         must_raise(
                             UsageError,
-                            lambda: call(key),  # noqa: B023
+                            lambda: call(key),
                             f"C11: key {key!r} is an error",
                         )
                 left = driver.peek("k", limit).remaining
-                must(left == 2, "C11: a wrong key changes nothing", left=left)  # noqa: PLR2004
+                must(left == 2, "C11: a wrong key changes nothing", left=left)
 
     def test_a_key_and_a_limit_do_not_run_together(self) -> None:
         """C11: ("a/b", "c") is not ("a", "b/c"), with any character between."""
@@ -107,7 +107,7 @@ class Company(Workbench):
                     )
 
     def test_different_limits_have_different_states(self) -> None:
-        """C11: algorithm, numbers, unit, name and shadow tell limits apart; nothing else is needed."""
+        """C11: algorithm, numbers, unit, name and shadow tell limits apart."""
         limits = [
             *each(1, 11_000_000),
             *each(11, 1_000_000),
@@ -145,7 +145,7 @@ class Company(Workbench):
                     )
                     before = [seen(driver, "k", limit) for limit in limits]
                     must(
-                        [one.remaining for one in before if one.limit == 9] == [8] * 4,  # noqa: PLR2004
+                        [one.remaining for one in before if one.limit == 9] == [8] * 4,
                         "C12: and is charged to all",
                         before=before,
                     )
@@ -173,7 +173,7 @@ class Company(Workbench):
             with self.limiter(clock) as driver:
 
                 def call(who: str, where: str) -> bool:
-                    return bool(driver.consume_many([(who, user), (where, tenant)][::turn]))  # noqa: B023
+                    return bool(driver.consume_many([(who, user), (where, tenant)][::turn]))
 
                 passed = [call("u1", "acme") for _ in range(4)]
                 passed += [call("u2", "acme") for _ in range(2)]
@@ -186,7 +186,7 @@ class Company(Workbench):
                 )
 
     def test_a_decision_is_the_strictest_of_its_limits(self) -> None:
-        """C12: allowed is AND, `retry_after` the longest, `remaining` the least; order does not matter."""
+        """C12: allowed is AND, `retry_after` the longest, `remaining` the least, in any order."""
 
         def check(
             numbers: list[tuple[str, int, int]], trace: list[tuple[float, float]], order: int
@@ -298,7 +298,7 @@ class Company(Workbench):
                     passed = sum(map(sum, at_once(driver, [Calls("k", limit, [1] * calls)] * 8)))
                     must(
                         passed == min(8 * calls, 21),
-                        "C13: callers at once get exactly the capacity",  # noqa: PLR2004
+                        "C13: callers at once get exactly the capacity",
                         limit=limit,
                         callers=8,
                         calls=calls,
@@ -306,7 +306,7 @@ class Company(Workbench):
                     )
 
     def test_calls_at_once_have_an_order(self) -> None:
-        """C13: some order of the calls, that respects who was before whom, explains every answer."""
+        """C13: some order of the calls, true to who was before whom, explains every answer."""
         for limit in each(9, 60_000_000):
             for costs in ([1, 2, 3, 1, 0, 2], [4, 1, 1, 4, 1, 1]):
                 clock = Clock()
@@ -333,11 +333,11 @@ class Company(Workbench):
                     in_processes(
                         lambda: sum(map(sum, at_once(driver, [Calls("k", limit, [1] * 20)] * 2))), 4
                     )
-                )  # noqa: B023
+                )
                 passed += int(driver.consume("k", limit).allowed)
                 must(
                     passed == 50, "C13: processes are limited together", limit=limit, passed=passed
-                )  # noqa: PLR2004
+                )
 
     # C21 Bounded resources
 
@@ -395,132 +395,4 @@ class Company(Workbench):
                     driver.consume(f"{clock.now} {at}", limit)
                 most = max(most, (driver.stats() or {}).get("entries", 0))
                 clock.advance(4_000_000)
-        must(most <= 600, "C21: what has run out makes room", entries=most)  # noqa: PLR2004
-
-
-class Calls(NamedTuple):
-    """The calls of one caller, one after the other."""
-
-    key: str
-    limit: Any
-    costs: Sequence[int]
-
-
-class Call(NamedTuple):
-    """A call that was made: the numbers of its beginning and its end, and what it was told."""
-
-    begin: int
-    end: int
-    cost: int
-    allowed: bool
-    remaining: int
-
-
-def at_once(
-    driver: Driver, asked: list[Calls], history: list[Call] | None = None
-) -> list[list[bool]]:
-    """Make the calls of several callers together; for each, which calls passed.
-
-    Callers are threads that are switched as often as can be, or tasks where the limiter is awaited.
-    """
-    numbers = count()
-
-    def note(begin: int, cost: int, decision: Any) -> bool:
-        if history is not None:
-            history.append(Call(begin, next(numbers), cost, decision.allowed, decision.remaining))
-        return bool(decision)
-
-    if driver.is_awaited:
-
-        async def task(one: Calls) -> list[bool]:
-            passed = []
-            for cost in one.costs:
-                begin = next(numbers)
-                passed.append(
-                    note(begin, cost, await driver.limiter.consume(one.key, one.limit, cost=cost))
-                )
-                await asyncio.sleep(0)
-            return passed
-
-        async def tasks() -> list[list[bool]]:
-            return list(await asyncio.gather(*map(task, asked)))
-
-        return driver.done(tasks())
-
-    answers: list[list[bool]] = [[] for _ in asked]
-    faults: list[BaseException] = []
-    start = Barrier(len(asked))
-
-    def thread(at: int) -> None:
-        try:
-            start.wait()
-            for cost in asked[at].costs:
-                begin = next(numbers)
-                decision = driver.limiter.consume(asked[at].key, asked[at].limit, cost=cost)
-                answers[at].append(note(begin, cost, decision))
-        except BaseException as fault:  # noqa: BLE001 - raised below, in the caller's thread
-            faults.append(fault)
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [Thread(target=thread, args=(at,)) for at in range(len(asked))]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-    finally:
-        sys.setswitchinterval(interval)
-    if faults:
-        raise faults[0]
-    return answers
-
-
-def has_an_order(history: list[Call], capacity: int) -> bool:
-    """Whether one caller at a time, on a clock that stands still, could have had these answers.
-
-    Every order is tried in which no call comes before one that ended before it began. What is known
-    after some calls is only how much they took, so an attempt that failed is not made twice.
-    """
-    tried: set[frozenset[int]] = set()
-
-    def explains(left: frozenset[int], used: int) -> bool:
-        if not left:
-            return True
-        if left in tried:
-            return False
-        tried.add(left)
-        first_end = min(history[at].end for at in left)
-        for at in left:
-            call = history[at]
-            fits = used + call.cost <= capacity
-            after = used + call.cost * fits
-            if call.begin < first_end and (call.allowed, call.remaining) == (
-                fits,
-                capacity - after,
-            ):
-                if explains(left - {at}, after):
-                    return True
-        return False
-
-    return explains(frozenset(range(len(history))), 0)
-
-
-def in_processes(work: Callable[[], int], processes: int) -> list[int]:
-    """What each of several forked processes answers."""
-    from multiprocessing import get_context
-
-    context = get_context("fork")
-    answers = context.SimpleQueue()
-    children = [context.Process(target=lambda: answers.put(work())) for _ in range(processes)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(30)
-    for child in children:
-        must(
-            child.exitcode == 0,
-            "C13: a forked process can use the limiter",
-            exitcode=child.exitcode,
-        )
-    return [answers.get() for _ in children]
+        must(most <= 600, "C21: what has run out makes room", entries=most)

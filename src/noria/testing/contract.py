@@ -48,7 +48,7 @@ class LimiterContract(Deciding, Changing, Company):
             def make(clock: Clock) -> AnyLimiter:
                 return bench.make(clock)
 
-        many = self.settings().max_examples * 3
+        many = self.profile().max_examples * 3
         run_state_machine_as_test(
-            Here, settings=settings(self.settings(), max_examples=many, stateful_step_count=30)
+            Here, settings=settings(self.profile(), max_examples=many, stateful_step_count=30)
         )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import strategies as st
 
 from noria.model.errors import UsageError
-from noria.model.limit import Limit
 from noria.testing.clock import Clock
 from noria.testing.driver import says
 from noria.testing.model import Rates
 from noria.testing.promises import ALGORITHMS, lookback, must, must_be_bounded, must_raise
 from noria.testing.workbench import Workbench, a_limit, a_trace, call_of, each, seen, tiny
+
+if TYPE_CHECKING:
+    from noria.model.limit import Limit
 
 SECOND = 1_000_000
 WRONG_COSTS = (-1, -100, True, 1.0, 0.5, float("nan"), float("inf"), "1", None, 2**31 + 1, [1])
@@ -79,7 +83,7 @@ class Deciding(Workbench):
     # C2 Liveness
 
     def test_full_capacity_is_back_after_the_lookback(self) -> None:
-        """C2: after a quiet of W (2W for the sliding window, B * W / N for a bucket) all is there."""
+        """C2: after a quiet of W (sliding window 2W, bucket B * W / N) all is there."""
 
         def check(limit: Limit, offset: float, retries: int) -> None:
             clock = Clock()
@@ -167,7 +171,7 @@ class Deciding(Workbench):
         self.explore(check, limit=a_limit(), trace=a_trace(), share=st.floats(0, 1))
 
     def test_a_cost_above_capacity_never_passes_and_takes_nothing(self) -> None:
-        """C3: a cost that can never pass says so: no `retry_after`, reason "never"; nothing changes."""
+        """C3: a cost that can never pass says so, and takes nothing."""
         for limit in [*each(3, 10), tiny("token-bucket", 10, 10, 3), *each(0, 10)]:
             clock = Clock()
             with self.limiter(clock) as driver:
@@ -245,7 +249,7 @@ class Deciding(Workbench):
     # C6 Remaining
 
     def test_remaining_is_what_passes_now(self) -> None:
-        """C6: remaining >= c if and only if c passes; c admitted lowers it by c; it never just falls."""
+        """C6: c passes if and only if it remains, and lowers it by c; it never just falls."""
 
         def check(limit: Limit, trace: list[tuple[float, float]]) -> None:
             clock = Clock()
@@ -292,7 +296,7 @@ class Deciding(Workbench):
     # C7 Reset
 
     def test_a_fixed_window_ends_at_one_moment_for_everybody(self) -> None:
-        """C7: the end of a window is one constant, on the grid of the epoch, and all rolls over at once."""
+        """C7: a window's end is one constant, on the grid of the epoch; all rolls over at once."""
         limit = tiny("fixed-window", 3, 20)
         clock = Clock()
         clock.now -= clock.now % 20
@@ -322,7 +326,7 @@ class Deciding(Workbench):
             must(
                 answer.allowed
                 and answer.remaining == 2
-                and answer.outcomes[0].window_ends_after == 20,  # noqa: PLR2004
+                and answer.outcomes[0].window_ends_after == 20,
                 "C7: count and window roll over in one step",
                 answer=answer,
             )
@@ -402,13 +406,13 @@ class Deciding(Workbench):
                 for cost in WRONG_COSTS:
                     must_raise(
                         UsageError,
-                        lambda: driver.consume("k", limit, cost=cost),  # noqa: B023
+                        lambda: driver.consume("k", limit, cost=cost),
                         f"C8: cost {cost!r} is an error",
                     )
                 must_raise(
                     UsageError,
                     lambda: driver.consume_many([("k", limit, -1)]),
-                    "C8: cost -1 is an error",  # noqa: B023
+                    "C8: cost -1 is an error",
                 )
                 must(
                     seen(driver, "k", limit) == before,

@@ -239,8 +239,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(ticks=st.integers(1, 45))
     def step_back(self, ticks: int) -> None:
-        """C10: a clock that steps back frees nothing; the model says what that means to the tick."""
-        # A state that has run out may be gone or not, so time must not come back to where it counts.
+        """C10: a clock that steps back frees nothing, to the tick as in the model."""
+        # What has run out may be gone or not: time must not come back to where it counts.
         for key, name in list(self.model.histories):
             if not self.model.lives((key, name)):
                 number = next(
@@ -277,11 +277,11 @@ def must_agree(real: Says, expected: Says) -> None:
         real=real,
         expected=expected,
     )
-    spoken = {one.limit for one in expected.outcomes if not one.shadow} or {None}
-    must(real.limit in spoken, promise, real=real, expected=expected)
+    spoken: list[int | None] = [one.limit for one in expected.outcomes if not one.shadow]
+    must(real.limit in (spoken or [None]), promise, real=real, expected=expected)
 
 
-def limit_of(  # noqa: PLR0913
+def limit_of(  # noqa: PLR0913 - the numbers of a limit
     number: int, algorithm: str, count: int, period: int, burst: int, *, shadow: bool = False
 ) -> Limit:
     """A tiny limit by its number, which names it; the period in microseconds."""

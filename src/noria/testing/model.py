@@ -1,10 +1,10 @@
 """The rules once more, slow and obvious: what every store is compared with.
 
 The kernels are fast because they keep two or three integers and solve for the answers. The model
-shares nothing with them. It keeps every charge, and asks only one question of them, "would this cost
-pass at this tick?", in exact fractions and straight from the definition of the algorithm; how much
-remains, when to retry and when all is forgotten are found by searching for the tick, or the cost, at
-which that answer turns. So a slip in a formula cannot hide in both.
+shares nothing with them. It keeps every charge, and asks only one question of them, "would this
+cost pass at this tick?", in exact fractions and straight from the definition of the algorithm; how
+much remains, when to retry and when all is forgotten are found by searching for the tick, or the
+cost, at which that answer turns. So a slip in a formula cannot hide in both.
 
 `Model` has the methods of a limiter. It takes `noria.Limit` objects for the numbers they carry.
 """
@@ -117,7 +117,7 @@ class History:
                 for one in self.charges
                 if one.time // window in (at // window, at // window - 1)
             )
-        # A bucket's debt is the largest excess, over what the rate pours back, of any span up to now.
+        # A bucket's debt: the largest excess of any span up to now over what it poured back.
         rate = Fraction(rates.limit, window)
         worst = span = Fraction(0)
         until = at
@@ -158,7 +158,7 @@ class History:
     # Limits that change.
 
     def under(self, rates: Rates, microseconds: int) -> History:
-        """The history under other numbers; what cannot be dated counts as late as it may have been."""
+        """The history under other numbers; what has no date counts as late as it may have been."""
         old = self.rates
         if not self.exists or microseconds >= self.ends * old.tick:
             return History(rates)
@@ -235,7 +235,7 @@ class History:
         at = self.moment(now)
         if self.rates.algorithm == "sliding-window-log":
             self.charges = [one for one in self.charges if one.time > at - self.rates.window]
-        if self.rates.algorithm == "token-bucket" and len(self.charges) > 32:  # noqa: PLR2004
+        if self.rates.algorithm == "token-bucket" and len(self.charges) > 32:
             self.charges = [Charge(at, self.weight(at))]  # only to stay quick
         self.charges.append(Charge(at, Fraction(cost), name))
         self.given[name] = at, cost
@@ -332,7 +332,7 @@ class ModelDecision:
 
 
 class Model:
-    """A limiter that is right by construction, for one thread: the contract in its plainest form."""
+    """A limiter for one thread that is right by construction: the contract at its plainest."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -353,7 +353,7 @@ class Model:
     def refund(self, decision: ModelDecision) -> bool:
         now = self.clock()
         parts: Sequence[tuple[tuple[str, str], int]] = decision.charge or ()  # type: ignore[assignment]
-        return any([self._give_back(place, name, now) for place, name in parts])
+        return sum([self._give_back(place, name, now) for place, name in parts]) > 0
 
     def reset(self, key: str, *limits: Limit | str) -> int:
         key = self.checked_key(key)
@@ -422,9 +422,9 @@ class Model:
 
     def _decide(self, items: Sequence[tuple[object, ...]], *, charge: bool) -> ModelDecision:
         asked: dict[tuple[str, str], tuple[Limit, int]] = {}
-        for key, wanted, *rest in items:
-            cost = self.checked_cost(rest[0] if rest else 1)
-            key = self.checked_key(key)
+        for named, wanted, *rest in items:
+            cost = self.checked_cost(next(iter(rest), 1))
+            key = self.checked_key(named)
             limit = _limit(wanted)
             place = self.place(key, limit)
             asked[place] = (limit, asked[place][1] + cost if place in asked else cost)
@@ -434,14 +434,14 @@ class Model:
         seen = {
             place: self.read(place, Rates.of(limit), now) for place, (limit, _) in asked.items()
         }
-        fits = {}
+        fits: dict[tuple[str, str], bool] = {}
         for place, (_, cost) in asked.items():
             history = seen[place]
             tick = now // history.rates.tick
             fits[place] = cost == 0 or history.anchored(tick).admits(cost, tick)
         allowed = all(fits[place] or limit.shadow for place, (limit, _) in asked.items())
         names: list[tuple[tuple[str, str], int]] = []
-        outcomes = []
+        outcomes: list[ModelOutcome] = []
         for place, (limit, cost) in asked.items():
             history = seen[place]
             tick = now // history.rates.tick

@@ -39,7 +39,7 @@ def lookback(limit: Limit) -> int:
 
 
 def must_be_bounded(limit: Limit, admitted: Sequence[tuple[int, int]]) -> None:
-    """C1: no span of time holds more than the algorithm's bound. `admitted` is (tick, units), sorted.
+    """C1: no span of time holds more than the bound. `admitted` is (tick, units), sorted.
 
     Every span that begins and ends with a charge is looked at: those are the fullest.
     """

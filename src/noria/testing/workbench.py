@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from noria.model.limit import Limit
-from noria.testing.clock import Clock
 from noria.testing.driver import Driver, says
 from noria.testing.model import Rates
 from noria.testing.promises import ALGORITHMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
+    from noria.testing.clock import Clock
     from noria.testing.driver import AnyLimiter, Says
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -43,7 +43,7 @@ class Workbench:
         return [self.make(clock)] * len(skews)
 
     @contextmanager
-    def limiter(self, clock: Clock) -> Iterator[Driver]:
+    def limiter(self, clock: Clock) -> Generator[Driver, None, None]:
         """A driver of `make`'s limiter, closed at the end."""
         driver = Driver(self.make(clock))
         try:
@@ -52,19 +52,19 @@ class Workbench:
             driver.close()
 
     @contextmanager
-    def twins(self, clock: Clock) -> Iterator[tuple[Driver, Driver]]:
+    def twins(self, clock: Clock) -> Generator[tuple[Driver, Driver], None, None]:
         """Two limiters that know nothing of each other, on one clock."""
         with self.limiter(clock) as one, self.limiter(clock) as other:
             yield one, other
 
-    def settings(self) -> settings:
+    def profile(self) -> settings:
         """What Hypothesis runs with: the loaded profile, `effort` of it."""
-        examples = max(5, int(settings.default.max_examples * self.effort))
+        examples = max(5, int(settings().max_examples * self.effort))
         return settings(max_examples=examples, deadline=None, suppress_health_check=SLOW)
 
     def explore(self, check: Callable[..., None], **strategies: st.SearchStrategy[Any]) -> None:
         """Run a check on what Hypothesis thinks of."""
-        self.settings()(given(**strategies)(check))()
+        self.profile()(given(**strategies)(check))()
 
 
 def tiny(algorithm: str, count: int, period: int, burst: int | None = None, **more: Any) -> Limit:

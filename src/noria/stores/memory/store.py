@@ -26,8 +26,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noria.algorithms import State
-    from noria.model.batch import Answer, Clock, Part
+    from noria.algorithms.contract import State
+    from noria.model.batch import Part
+    from noria.model.contract import Answer, Clock
     from noria.model.limit import Rule
 
 
@@ -62,7 +63,7 @@ class MemoryStore:
 
 
 class MemorySpace:
-    """The memory store under one namespace; see `noria.model.batch.Space`."""
+    """The memory store under one namespace; see `noria.model.contract.Space`."""
 
     def __init__(
         self, store: MemoryStore, namespace: str, tables: dict[str, Table], clock: Clock | None
@@ -249,11 +250,11 @@ class MemorySpace:
         """See `Space.states`."""
         with self._store.lock:
             now = self._clock()
-            found = [current(self._find(key, rule.id), rule, now) for rule in rules]
-            return now, [
-                state if state is None else rule.kernel.copy(state)
-                for rule, state in zip(rules, found, strict=True)
-            ]
+            states: list[State] = []
+            for rule in rules:
+                state: State = current(self._find(key, rule.id), rule, now)
+                states.append(None if state is None else rule.kernel.copy(state))
+            return now, states
 
 
 _stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()

@@ -16,7 +16,7 @@ from noria.model.batch import Slot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from noria.algorithms import Shape, State
+    from noria.algorithms.contract import Shape, State
     from noria.model.limit import Rule
 
 MAX_ENTRIES = 1_000_000

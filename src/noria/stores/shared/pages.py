@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import lmdb
 
-    from noria.algorithms.sliding_window_log import Log
+    from noria.algorithms.contract import Log
 
     Transaction: TypeAlias = lmdb.Transaction[bytes]
 

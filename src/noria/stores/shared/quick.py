@@ -18,7 +18,8 @@ from noria.stores.shared import pages, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from noria.model.batch import Answer, Figures
+
+    from noria.model.contract import Answer, Figures
     from noria.model.limit import Rule
     from noria.stores.shared.pages import Transaction
     from noria.stores.shared.store import SharedSpace
@@ -27,14 +28,14 @@ _THREE = 3
 """The count of the sliding window's integers; the other two have two."""
 
 
-def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:
-    """`decide` for a slot that exists, which most do."""
+def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C901, PLR0915
+    """`decide` for a slot that exists, which most do: long, since a call in it costs its time."""
     file, clock, prefix = space.file, space.clock, space.prefix
     enter, leave, steady, injected = file.enter, file.leave, file.steady, space.injected
     heads, longest, head_size = space.heads, record.LONGEST_KEY, record.HEAD.size
     unpack, pack, used = record.CORE.unpack_from, record.USED.pack, record.USED.size
 
-    def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912 - unrolled
+    def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912, PLR0915
         head = heads.get(rule)
         if head is None or key.__class__ is not str or not key:
             return space.decide_any(key, rule, cost)
@@ -81,7 +82,8 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:
                             slot += value[at + used :]
                             txn.put(raw, value[:at] + slot if at else slot)
                         answer = (
-                            fits, left, wait, now, key, rule, cost, state, birth, number, None, False
+                            fits, left, wait, now, key, rule, cost,
+                            state, birth, number, None, False,
                         )  # fmt: skip
                 if written or ticked:
                     txn.commit()

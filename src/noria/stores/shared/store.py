@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from noria.algorithms import State
+    from noria.algorithms.contract import State
     from noria.core.transition import Move
-    from noria.model.batch import Answer, Clock, Part, Row
+    from noria.model.batch import Part, Row
+    from noria.model.contract import Answer, Clock
     from noria.model.limit import Rule
     from noria.stores.shared.pages import Transaction
 
@@ -93,7 +94,7 @@ class SharedStore:
 
 
 class SharedSpace:
-    """The shared store under one namespace; see `noria.model.batch.Space`.
+    """The shared store under one namespace; see `noria.model.contract.Space`.
 
     What has no underscore but is no method of `Space` is for `quick`.
     """

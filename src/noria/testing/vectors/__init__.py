@@ -11,11 +11,11 @@ A file holds cases, and a case is one limit on one unused key and what happens t
   microseconds `reset_after`, `grows_after`, `window_ends_after` (null without windows) and
   `retry_after`, null when allowed and "never" for a cost that cannot pass. For a refund `changed`,
   for a reset `states`, how many went.
-- `state` is what is stored afterwards, null for nothing, in ticks; `expires` is the microsecond from
-  which it equals nothing, so that it may be gone by then. A state begins with the tick of the newest
-  charge. Then: the units in its window (fixed-window); those in the window before and in its own
-  (sliding-window); the debt in units times the period's ticks (token-bucket); a list of [tick, units
-  charged at it], of all that count (sliding-window-log).
+- `state` is what is stored afterwards, null for nothing, in ticks; `expires` is the microsecond
+  from which it equals nothing, so that it may be gone by then. A state begins with the tick of the
+  newest charge. Then: the units in its window (fixed-window); those in the window before and in its
+  own (sliding-window); the debt in units times the period's ticks (token-bucket); a list of
+  [tick, units charged at it], of all that count (sliding-window-log).
 
 The figures come from `noria.testing.model`, in exact fractions, and not from Noria's kernels.
 """
@@ -86,7 +86,7 @@ def run(driver: Driver, clock: Clock, case: dict[str, Any]) -> None:
             continue
         if row["do"] == "refund":
             expected = {"changed": row["changed"]}
-            answer = {"changed": driver.refund(charged[row["row"]])}
+            answer: dict[str, Any] = {"changed": driver.refund(charged[row["row"]])}
         elif row["do"] == "reset":
             expected = {"states": row["states"]}
             answer = {"states": driver.reset(KEY, limit)}
