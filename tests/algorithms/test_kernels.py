@@ -149,7 +149,9 @@ def test_a_copy_can_be_stepped_without_touching_the_state(kernel, numbers, calls
     calls=CALLS,
     later=st.integers(0, 30),
 )
-def test_a_conversion_is_never_in_the_callers_favour(kernel, limit, windows, ticks, calls, later):
+def test_a_conversion_is_never_in_the_callers_favour(  # noqa: PLR0913 - the draws
+    kernel, limit, windows, ticks, calls, later
+):
     """At the moment of the change no less is in use, whole periods and ticks aside."""
     numbers = (limit, windows[0], limit)
     state, expires, now = played(kernel, numbers, calls)

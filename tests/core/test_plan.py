@@ -78,7 +78,7 @@ def test_a_wrong_cost_is_named_with_what_was_expected(cost):
         lambda: plan("k", (LIMIT,), cost, charge=True),
         lambda: plan_many([("k", LIMIT, cost)], charge=True),
     ):
-        with pytest.raises(UsageError, match="whole number.* from 0 to 2") as caught:
+        with pytest.raises(UsageError, match=r"whole number.* from 0 to 2") as caught:
             make()
         assert repr(cost)[:20] in str(caught.value)
 
@@ -97,7 +97,7 @@ def test_any_text_is_a_key_as_it_stands(key):
 
 @pytest.mark.parametrize("key", WRONG_KEYS, ids=ascii)
 def test_a_wrong_key_is_named_with_what_was_expected(key):
-    with pytest.raises(UsageError, match="expected text|no UTF-8 form") as caught:
+    with pytest.raises(UsageError, match=r"expected text|no UTF-8 form") as caught:
         plan(key, (LIMIT,), 1, charge=True)
     assert "key" in str(caught.value)
     assert len(str(caught.value)) < 300

@@ -15,7 +15,9 @@ def ledger():
     return Ledger(store, store.space("noria", None), "noria")
 
 
-def a_row(rate="5/minute", remaining=4, wait=0, reset=60, *, charged=None, cost=1, **options):
+def a_row(  # noqa: PLR0913 - what a row says
+    rate="5/minute", remaining=4, wait=0, reset=60, *, charged=None, cost=1, **options
+):
     """A row about a limit; times in seconds."""
     limit = Limit(rate, **options)
     fits = wait == 0

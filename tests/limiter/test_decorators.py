@@ -41,17 +41,17 @@ def test_a_coroutine_is_charged_and_refused():
 def test_key_and_cost_may_come_from_the_arguments():
     limiter = Limiter()
 
-    @limiter.limit("10/minute", key=lambda user, size: f"user:{user}", cost=lambda user, size: size)
-    def upload(user, size):
-        return size
+    @limiter.limit("10/minute", key=lambda user, **_: f"user:{user}", cost=lambda *_, size: size)
+    def upload(user, *, size):
+        return user, size
 
-    assert upload(1, 7) == 7
-    assert upload(2, size=10) == 10
+    assert upload(1, size=7) == (1, 7)
+    assert upload(2, size=10) == (2, 10)
     with pytest.raises(RateLimitExceeded):
-        upload(1, 4)
-    assert upload(1, 3) == 3
+        upload(1, size=4)
+    assert upload(1, size=3) == (1, 3)
     with pytest.raises(UsageError, match="cost -1"):
-        upload(3, -1)
+        upload(3, size=-1)
     assert limiter.peek("user:1", "10/minute").remaining == 0
 
 

@@ -196,7 +196,7 @@ def test_an_observer_sees_every_decision(ask, store):
 
 
 def test_an_observers_fault_stays_its_own(ask, caplog):
-    def observer(decision, facts):
+    def observer(*_):
         raise RuntimeError("the observer's own fault")
 
     with caplog.at_level(logging.ERROR, logger="noria"):

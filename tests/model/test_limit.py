@@ -107,7 +107,7 @@ def every_limit():
 
 def test_a_limit_is_the_same_after_a_copy_a_pickle_and_its_own_words():
     for limit in every_limit():
-        assert pickle.loads(pickle.dumps(limit)) == limit
+        assert pickle.loads(pickle.dumps(limit)) == limit  # noqa: S301 - our own
         assert copy.deepcopy(limit) == limit
         assert hash(copy.copy(limit)) == hash(limit)
         assert eval(repr(limit)) == limit  # noqa: S307

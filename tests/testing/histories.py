@@ -244,15 +244,15 @@ def scripted(algorithm):
         consume(TEN_YEARS, 4, 1),
         consume(TEN_YEARS + 19, 1),
     )
-    for count, period in (
+    for wanted, period in (
         (3, SECOND),
         (7, 600 * SECOND),
         (30, MINUTE),
         (1_000, 86_400 * SECOND),
         (999_983, SECOND),
     ):
-        third = period // count
-        count = min(count, largest)
+        third = period // wanted
+        count = min(wanted, largest)
         yield of(
             f"{count} per {period // SECOND} s",
             count,
@@ -279,7 +279,7 @@ def scripted(algorithm):
 
 def huge(of, largest):
     """Numbers at the limits of what is taken; ticks are coarse where their product is too large."""
-    for count, period in (
+    for wanted, period in (
         (largest, TEN_YEARS),
         (largest, SECOND),
         (1, TEN_YEARS),
@@ -287,7 +287,7 @@ def huge(of, largest):
         (1_000_000, DAY),
     ):
         numbers = limit_of(
-            "fixed-window", {"limit": min(count, largest), "period_us": period, "burst": None}
+            "fixed-window", {"limit": min(wanted, largest), "period_us": period, "burst": None}
         )
         count = numbers.limit
         tick = Rates.of(numbers).tick

@@ -31,7 +31,7 @@ class TestMemoryAwaited(LimiterContract):
 
 
 class TestShared(LimiterContract):
-    """A new namespace for each limiter: making a file for each would take longer than the checks."""
+    """A new namespace for each limiter: a new file for each would take longer than the checks."""
 
     across_processes = True
 
@@ -48,3 +48,13 @@ class TestShared(LimiterContract):
 class TestSharedAwaited(TestShared):
     def make(self, clock):
         return AsyncLimiter(self.store, namespace=f"contract {next(namespaces)}", clock=clock)
+
+
+@pytest.mark.nightly
+class TestMemoryAtNight(TestMemory):
+    """The same, with the many examples of the nightly profile."""
+
+
+@pytest.mark.nightly
+class TestSharedAtNight(TestShared):
+    """Likewise."""

@@ -1,4 +1,4 @@
-"""The kit is worth what it catches: every wrong limiter fails the very check that is meant for it."""
+"""The kit is worth what it catches: each wrong limiter fails the check that is meant for it."""
 
 import re
 

@@ -4,6 +4,7 @@ Every one is the model with one part replaced, and names the check of the kit th
 """
 
 import unicodedata
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from threading import Barrier, BrokenBarrierError
@@ -64,10 +65,8 @@ class ChecksThenActs(Model):
         decision = self._decide(items, charge=False)
         if not decision.allowed:
             return decision
-        try:
+        with suppress(BrokenBarrierError):
             self.between.wait(0.2)
-        except BrokenBarrierError:
-            pass
         for key, limit, cost in items:
             history = self.read(self.place(key, limit), Rates.of(limit), self.clock())
             self.charge(history, cost, self.clock())
@@ -93,7 +92,7 @@ class ForgetsOneOfTwo(ChecksThenActs):
 class RefundsByDecrement(Model):
     """Takes the cost off whatever is there: twice, and below nothing."""
 
-    def _give_back(self, place, name, now):
+    def _give_back(self, place, name, now):  # noqa: ARG002
         kept = self.histories.get(place)
         if kept is None or name not in kept.given:
             return False
@@ -142,7 +141,7 @@ class ForgetsRefunds(Model):
         super().__init__(clock)
         self.done = []
 
-    def _give_back(self, place, name, now):
+    def _give_back(self, place, name, now):  # noqa: ARG002
         kept = self.histories.get(place)
         if kept is None or name in self.done:
             return False
@@ -647,7 +646,7 @@ class ResetsTheCurrentWindow(Model):
 class ResetsTheKey(Model):
     """Forgets all of a key, whatever it is told."""
 
-    def reset(self, key, *limits):
+    def reset(self, key, *limits):  # noqa: ARG002
         return super().reset(key)
 
 

@@ -123,7 +123,7 @@ class Limiter:
                 try:
                     answer = self._decide(key, rule, cost)
                 except StoreUnavailable:
-                    batch = Batch([Entry(key, rule, cost, veto=True)], charge=True)
+                    batch = Batch([Entry(checked_key(key), rule, cost, veto=True)], charge=True)
                     decision = self._outage.decide(batch, self._failure)
                 else:
                     wait = answer[2]

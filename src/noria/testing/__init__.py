@@ -5,6 +5,11 @@ Subclass `LimiterContract`, say how to make a limiter, and run pytest; see `nori
 Needs `hypothesis`.
 """
 
+try:
+    import hypothesis as _  # noqa: F401
+except ImportError:
+    raise ImportError("noria.testing needs hypothesis: pip install hypothesis") from None
+
 from noria.testing.clock import Clock
 from noria.testing.contract import LimiterContract
 from noria.testing.driver import AnyLimiter

@@ -121,7 +121,7 @@ class Histories(RuleBasedStateMachine):
         self.decisions.append((real, expected))
         self.denied = None
         if not expected.allowed:
-            if key is not None and real.retry_after is not None:
+            if key is not None and real.retry_after is not None and not self._is_far_ahead():
                 self.denied = key, limits, cost, says(real).retry_after or 0
             return
         fits = [outcome.allowed for outcome in expected.outcomes]
@@ -131,6 +131,12 @@ class Histories(RuleBasedStateMachine):
             if fit:
                 units = sum(one[2] for one in items if one[:2] == (each, number))
                 self._remember(each, number, units)
+
+    def _is_far_ahead(self) -> bool:
+        """Whether a state lies more than a period ahead: a refusal moves only the one it is by."""
+        return any(
+            one.last - self.clock.now > one.rates.window for one in self.model.histories.values()
+        )
 
     def _remember(self, key: str, number: int, units: int) -> None:
         """C1, as the calls are admitted; a clock that steps back is held at the newest charge."""

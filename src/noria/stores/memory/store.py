@@ -41,7 +41,7 @@ class MemoryStore:
         self.offset = (time_ns() - monotonic_ns()) // 1000
         self.overflowed = 0
         self.tables = Tables(max_entries, max_bytes)
-        _stores.add(self)
+        _locks.add(self.lock)
 
     def space(self, namespace: str, clock: Clock | None) -> MemorySpace:
         """The store under a namespace, by its own clock or the one given."""
@@ -257,20 +257,20 @@ class MemorySpace:
             return now, states
 
 
-_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
-_held: list[MemoryStore] = []
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+_held: list[Lock] = []
 
 
 def _before_fork() -> None:
     """Take every lock, so that the child does not inherit a store in the middle of a step."""
-    _held.extend(_stores)
-    for store in _held:
-        store.lock.acquire()
+    _held.extend(_locks)
+    for lock in _held:
+        lock.acquire()
 
 
 def _after_fork() -> None:
     while _held:
-        _held.pop().lock.release()
+        _held.pop().release()
 
 
 if hasattr(os, "register_at_fork"):
