@@ -662,14 +662,33 @@ class StartsAnewWithNewNumbers(Model):
 
 
 @caught_by(
-    "test_a_change_of_limit_admits_no_more_than_the_larger",
-    "C1: no span of time admits more than the bound of a",
+    "test_a_named_limit_keeps_its_count_when_the_period_changes",
+    "C19: a new period does not start anew",
 )
 class ForgetsWhenThePeriodChanges(Model):
     """Starts from nothing when the period is another."""
 
     def place(self, key, limit):
         return key, f"{limit.algorithm} {limit.period}"
+
+
+@caught_by(
+    "test_a_change_of_limit_admits_no_more_than_the_larger",
+    "C1: no span of time admits more than the bound of a",
+)
+class LoosensAtAChange(Model):
+    """Adds what a limit was before to what it is now."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.before = {}
+
+    def read(self, place, rates, now):
+        before = self.before.setdefault(place, rates)
+        if before.period != rates.period:
+            more = 3 * before.limit
+            rates = replace(rates, limit=rates.limit + more, burst=rates.burst + more)
+        return super().read(place, rates, now)
 
 
 @caught_by(

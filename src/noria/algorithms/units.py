@@ -20,21 +20,20 @@ MAX_COST = 2**31
 """The largest cost of one call."""
 
 
-_FEWEST_TICKS = 1000
+_NEAR = 64
 _LARGE_PRIME = 100_000
 
 
 def tick_for(units: int, period: int) -> int | None:
     """The tick, in microseconds, of a limit that counts up to `units` in `period` microseconds.
 
-    None when no divisor of the period serves: the period has a large prime factor, and the ticks
-    left over would be too coarse to be called a rate (fewer than 1,000 in a period).
+    None when no divisor of the period comes near what 2**53 asks for: its prime factors are large.
     """
     if units * period < EXACT:
         return 1
     most = (EXACT - 1) // units
     ticks = max(part for part in _divisors(period) if part <= most)
-    return None if ticks < _FEWEST_TICKS else period // ticks
+    return period // ticks if ticks * _NEAR >= most else None
 
 
 def _divisors(number: int) -> list[int]:

@@ -27,16 +27,15 @@ def plan(key: object, limits: Sequence[Limit | str], cost: object, *, charge: bo
 def plan_many(items: object, *, charge: bool) -> Batch:
     """A batch of (key, limit) or (key, limit, cost); the costs of a pair given twice add up."""
     entries: dict[tuple[str, str], Entry] = {}
-    named: dict[tuple[str, str], Limit] = {}
     for key, limit, cost in _triples(items):
-        if limit.name is not None and named.setdefault((key, limit.name), limit) != limit:
-            raise UsageError(
-                f"two different limits have the name {shown(limit.name)} in one call: "
-                f"{named[key, limit.name]} and {limit}"
-            )
         entry = entries.get((key, limit.rule.id))
         if entry is None:
             entries[key, limit.rule.id] = Entry(key, limit.rule, cost, veto=not limit.shadow)
+        elif entry.rule.limit != limit:
+            raise UsageError(
+                f"two different limits have the name {shown(limit.name)} in one call: "
+                f"{entry.rule.limit} and {limit}"
+            )
         else:
             entry.cost += cost
     if len(entries) > MOST_ENTRIES:

@@ -59,9 +59,11 @@ def transition(batch: Batch, slots: Sequence[Slot | None], now: int) -> list[Mov
         fits, state, expires, remaining, wait = stepped
         charged = fits and passes and entry.cost > 0
         if fits and not charged and entry.cost:
-            state = before
-            remaining = rule.step(rule.numbers, before, now // rule.tick, 0)[3]
-        elif not batch.charge:
+            # As if it had been refused, by a cost that never passes: if a clock has stepped back,
+            # its count moves to now with that of the limit that did refuse.
+            refused = rule.step(rule.numbers, before, now // rule.tick, rule.numbers[2] + 1)
+            _, state, expires, remaining, _ = refused
+        if not batch.charge:
             state = before
         row = Row(entry, fits=fits, charged=charged, remaining=remaining, wait=wait, state=state)
         moves.append(Move(row, expires * rule.tick, kept=state is not before))

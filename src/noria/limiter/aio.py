@@ -169,6 +169,7 @@ class AsyncLimiter:
         self._limiter.close()
 
     async def __aenter__(self) -> Self:
+        self._limiter.__enter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:

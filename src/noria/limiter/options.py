@@ -6,6 +6,10 @@ from noria.core.plan import checked_key
 from noria.model.errors import ConfigError, UsageError
 from noria.model.rate import shown
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 FAILURES = ("open", "closed", "local")
 """What can be decided while the store is down."""
 
@@ -21,14 +25,26 @@ def checked_namespace(value: object) -> str:
     """A namespace is such text as a key may be."""
     try:
         return checked_key(value)
-    except UsageError as error:
-        raise ConfigError(f"namespace: {error}") from None
+    except UsageError:
+        raise ConfigError(
+            f"namespace {shown(value)}: expected text that is not empty and has a UTF-8 form"
+        ) from None
 
 
 def checked_callable(name: str, value: object) -> None:
     """None, or something that can be called."""
     if value is not None and not callable(value):
         raise ConfigError(f"{name} {shown(value)}: expected a callable")
+
+
+def checked_clock(clock: Any) -> None:  # noqa: ANN401 - what callers give
+    """None, or a callable that returns an int."""
+    checked_callable("clock", clock)
+    if clock is not None and type(now := clock()) is not int:
+        raise ConfigError(
+            f"clock {shown(clock)} returned {shown(now)}: expected an int, microseconds since the "
+            "Unix epoch"
+        )
 
 
 def checked_number(

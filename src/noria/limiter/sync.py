@@ -13,6 +13,7 @@ from noria.core.plan import checked_key, plan, plan_many, rules_of
 from noria.limiter.decorating import Guard
 from noria.limiter.options import (
     checked_callable,
+    checked_clock,
     checked_failure,
     checked_namespace,
     checked_number,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
     Observer = Callable[[Decision, Mapping[str, object]], object]
 
+_CLOSED = "the limiter is closed"
 _NO_LIMIT: Any = None
 """Nothing in the first limit's place, which is a parameter of its own because that is quicker."""
 _ONE = 1
@@ -80,7 +82,7 @@ class Limiter:
                 f"deny_cache {deny_cache}: not in this version, which has embedded stores only"
             )
         share = checked_number("local_share", local_share, most=1)
-        checked_callable("clock", clock)
+        checked_clock(clock)
         checked_callable("on_decision", on_decision)
         checked_namespace(namespace)
         self._clock = clock
@@ -236,6 +238,8 @@ class Limiter:
 
     def stats(self) -> dict[str, int]:
         """The store's counters: `entries`, `bytes`, and how many decisions were `overflowed`."""
+        if self._space is _closed:
+            raise UsageError(_CLOSED)
         return self._store.stats()
 
     def close(self) -> None:
@@ -247,6 +251,8 @@ class Limiter:
                 self._store.close()
 
     def __enter__(self) -> Self:
+        if self._space is _closed:
+            raise UsageError(_CLOSED)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -287,7 +293,7 @@ class _Closed:
         return self._refuse
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise UsageError("the limiter is closed")
+        raise UsageError(_CLOSED)
 
 
 _closed: Any = _Closed()

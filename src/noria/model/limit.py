@@ -24,6 +24,7 @@ MOST_LOGGED = 100_000
 
 LONGEST_NAME = 200
 _MOST_SECONDS = 1e12  # far above any period; what is larger may be infinite
+_PERIODS = "a period of a microsecond to ten years, in seconds or as a timedelta"
 
 
 class Rule:
@@ -117,7 +118,8 @@ class Limit:
         for what, value in (("name", name), ("unit", unit)):
             if not (_is_name(value) or (what == "name" and value is None)):
                 raise ConfigError(
-                    f"{what} {shown(value)}: expected text of 1 to {LONGEST_NAME} characters"
+                    f"{what} {shown(value)}: expected text of 1 to {LONGEST_NAME} characters, "
+                    "without lone surrogates"
                 )
         if type(shadow) is not bool:
             raise ConfigError(f"shadow {shown(shadow)}: expected True or False")
@@ -194,7 +196,8 @@ _texts: dict[str, Limit] = {}
 
 def as_limit(value: Limit | str | None) -> Limit:
     """`value` where it is a limit, the limit a rate text stands for; else a `UsageError`."""
-    if type(value) is str:
+    if isinstance(value, str):
+        value = str(value)
         known = _texts.get(value)
         if known is None:
             known = Limit(value)
@@ -211,7 +214,8 @@ def as_limit(value: Limit | str | None) -> Limit:
 
 def _rate(rate: object, per: object) -> tuple[int, int]:
     """(N, period in microseconds), both within bounds."""
-    if type(rate) is str:
+    if isinstance(rate, str):
+        rate = str(rate)
         if per is not None:
             raise ConfigError(
                 f"rate {shown(rate)} has a period already: per {shown(per)} is too much"
@@ -226,7 +230,8 @@ def _rate(rate: object, per: object) -> tuple[int, int]:
     if not 0 <= count <= MOST_UNITS:
         raise ConfigError(f"rate {shown(rate)}: N is 0 to {MOST_UNITS}")
     if not 1 <= period <= LONGEST_PERIOD:
-        raise ConfigError(f"rate {shown(rate)} per {shown(per)}: a period is up to ten years long")
+        given = f"rate {shown(rate)}" if per is None else f"per {shown(per)}"
+        raise ConfigError(f"{given}: expected {_PERIODS}")
     return count, period
 
 
@@ -234,7 +239,7 @@ def _microseconds(per: Any) -> int:  # noqa: ANN401 - what callers give
     seconds = getattr(per, "total_seconds", None)
     value = seconds() if seconds is not None else per
     if type(value) not in {int, float} or not 0 < value <= _MOST_SECONDS:
-        raise ConfigError(f"per {shown(per)}: expected seconds above 0, or a timedelta")
+        raise ConfigError(f"per {shown(per)}: expected {_PERIODS}")
     microseconds: int = round(value * SECOND)
     return microseconds
 

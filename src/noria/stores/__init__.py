@@ -53,14 +53,15 @@ def open_store(url: str | Store) -> Store:
     parts = urlsplit(url)
     name = unquote(parts.netloc)
     try:
-        options = dict(
-            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        )
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
+        pairs = []
+    options = dict(pairs)
+    if len(options) != len(pairs) or (parts.query and not pairs) or parts.fragment:
         raise ConfigError(
-            f"store {shown(url)}: options are written ?name=value&name=value"
-        ) from None
-    if parts.scheme == "memory" and "://" in url and parts.path in ("", "/"):
+            f"store {shown(url)}: options are written ?name=value&name=value, each name once"
+        )
+    if parts.scheme == "memory" and "://" in url and parts.path == "":
         return _memory(url, name, options)
     if parts.scheme == "shared" and "://" in url and not name:
         return _shared(url, unquote(parts.path), options)

@@ -40,8 +40,10 @@ class Changing(Workbench):
                 clock.advance(call_of(limit, delay, 1)[0])
                 lives = says(charged).reset_after or 0
                 done = refunded.refund(charged)
+                # Waits are whole ticks, from the beginning of the one it was charged in.
+                began = says(charged).decided_at // limit.rule.tick * limit.rule.tick
                 must(
-                    done or clock.now >= says(charged).decided_at + min(lives, _period(limit) + 1),
+                    done or clock.now >= began + min(lives, _period(limit) + 1),
                     "C9: a charge that weighs can be given back",
                     limit=limit,
                 )
@@ -389,6 +391,22 @@ class Changing(Workbench):
                     says=raised,
                 )
 
+    def test_a_named_limit_keeps_its_count_when_the_period_changes(self) -> None:
+        """C19: used up just now, it stays so under a shorter and under a longer period."""
+        for algorithm in ALGORITHMS:
+            for period in (1, 10, 19, 21, 40, 400):
+                old, new = (tiny(algorithm, 5, one, name="plan") for one in (20, period))
+                clock = Clock()
+                with self.limiter(clock) as driver:
+                    driver.consume("k", old, cost=5)
+                    denied = says(driver.consume("k", new))
+                    facts = {"old": old, "new": new, "denied": denied}
+                    must(not denied.allowed, "C19: a new period does not start anew", **facts)
+                    retry = denied.retry_after or 0
+                    must(0 < retry <= lookback(new), "C19: and counts to its own end", **facts)
+                    clock.advance(retry)
+                    must(driver.consume("k", new), "C3: a call passes at `retry_after`", **facts)
+
     def test_a_change_of_limit_admits_no_more_than_the_larger(self) -> None:
         """C19: N or the period changes in mid-use: the bound of the larger limit holds."""
 
@@ -422,7 +440,9 @@ class Changing(Workbench):
                 return
             for at, (start, _) in enumerate(admitted):
                 total = sum(units for time, units in admitted[at:] if time < start + shortest)
-                bound = most if algorithm == "sliding-window-log" else 2 * most
+                # A change may end a fixed window early: it is one more edge.
+                edges = {"sliding-window-log": 1, "sliding-window": 2, "fixed-window": 3}
+                bound = edges[algorithm] * most
                 must(
                     total <= bound,
                     "C19: the larger limit's bound holds across a change",

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from noria.model.limit import Limit
 from noria.testing.clock import Clock
 from noria.testing.driver import Driver, Says, says
-from noria.testing.model import Model
+from noria.testing.model import Model, Rates
 from noria.testing.promises import ALGORITHMS, lookback, must, must_be_bounded
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Histories(RuleBasedStateMachine):
         self.decisions.append((real, expected))
         self.denied = None
         if not expected.allowed:
-            if key is not None and real.retry_after is not None and not self._is_far_ahead():
+            if key is not None and real.retry_after is not None:
                 self.denied = key, limits, cost, says(real).retry_after or 0
             return
         fits = [outcome.allowed for outcome in expected.outcomes]
@@ -132,11 +132,11 @@ class Histories(RuleBasedStateMachine):
                 units = sum(one[2] for one in items if one[:2] == (each, number))
                 self._remember(each, number, units)
 
-    def _is_far_ahead(self) -> bool:
-        """Whether a state lies more than a period ahead: a refusal moves only the one it is by."""
-        return any(
-            one.last - self.clock.now > one.rates.window for one in self.model.histories.values()
-        )
+    def _is_as_written(self, key: str, limits: list[Limit]) -> bool:
+        """Whether no limit has changed since its state was written, and with it when that ends."""
+        places = [(self.model.place(key, limit), Rates.of(limit)) for limit in limits]
+        kept = [(self.model.histories.get(place), rates) for place, rates in places]
+        return all(history is None or history.rates == rates for history, rates in kept)
 
     def _remember(self, key: str, number: int, units: int) -> None:
         """C1, as the calls are admitted; a clock that steps back is held at the newest charge."""
@@ -227,7 +227,7 @@ class Histories(RuleBasedStateMachine):
         self.clock.advance(retry - 1)
         early = self.driver.peek(key, *limits, cost=cost)
         must(
-            not early.allowed,
+            not early.allowed or not self._is_as_written(key, limits),
             "C3: one tick before `retry_after` is too early",
             retry=retry,
             limits=limits,

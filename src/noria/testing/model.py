@@ -449,7 +449,7 @@ class Model:
             if charge and allowed and fits[place] and cost:
                 names.append((place, self.charge(moved, cost, tick)))
                 self.write(place, moved)
-            elif charge and not fits[place] and moved is not history:
+            elif charge and cost and moved is not history:
                 self.write(place, moved)
             outcomes.append(_outcome(limit, moved, cost, tick, fits=fits[place]))
         return _decision(outcomes, now, names, allowed=allowed)

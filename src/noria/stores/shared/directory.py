@@ -94,6 +94,8 @@ def _named(directory: str) -> Path:
                 part.mkdir(mode=0o700)
         if not path.is_dir():
             raise _refused(path, "a file is in the way")
+    except ConfigError:
+        raise
     except NotADirectoryError as error:
         raise _refused(directory, "a file is in the way") from error
     except OSError as error:

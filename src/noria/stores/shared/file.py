@@ -86,6 +86,8 @@ class SharedFile:
     """The real directory."""
     secret: bytes
     """Made by whoever made the file. Read it each time: another file may have taken its place."""
+    salt: int
+    """Of 56 bits, from the secret: makes numbers that are unique in a file unique over files."""
     size: int
     """Of the map and the file, in bytes."""
     steady: Callable[[], int]
@@ -108,6 +110,7 @@ class SharedFile:
         self._inside: deque[None] = deque()
         self.enter, self.leave = self._inside.append, self._inside.pop
         self.path, self.size, self.secret, self.due = str(path), size, b"", 0
+        self.salt = 0
         self._env: lmdb.Environment | None = None
         self.offset = 0
         self._files: tuple[int, ...] = ()
@@ -246,7 +249,7 @@ class SharedFile:
             opened = open_data(
                 directory,
                 size=self._wanted,
-                secret=self.secret or os.urandom(SECRET_SIZE),
+                secret=os.urandom(SECRET_SIZE),
                 anchor=clocks.anchor(self.now() if self.offset else 0),
                 suspect=self._suspect,
             )
@@ -263,6 +266,7 @@ class SharedFile:
 
     def _adopt(self, directory: Path, opened: Opened, anchor: Anchor) -> None:
         self.path, self.size, self.secret = str(directory), opened.size, opened.secret
+        self.salt = int.from_bytes(opened.secret[:7], "big")
         self.offset = anchor.offset
         self.due = self.now() + SECOND
         self._stale = self._suspect = False

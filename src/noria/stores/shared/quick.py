@@ -71,7 +71,7 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
                         written = state is not before
                         if written:
                             if before is None:  # what has run out begins another life
-                                birth = txn.id() << 10
+                                birth = txn.id() << 10 ^ file.salt
                                 number = 0
                             number += fits
                             if kind == _THREE:
@@ -130,7 +130,7 @@ def _new(  # noqa: PLR0913
         or not (value or space.sweeper.has_room(txn, now))
     ):
         return space.decide_in(txn, key, rule, cost, now)
-    slot = Slot(rule.shape, txn.id() << 10)
+    slot = Slot(rule.shape, txn.id() << 10 ^ space.file.salt)
     slot.state = state
     slot.expires = ends * rule.tick
     slot.charges = 1

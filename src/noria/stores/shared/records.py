@@ -19,8 +19,9 @@ MOST_SLOTS = 64
 class Records:
     """The records that one transaction reads and writes, each once."""
 
-    def __init__(self, txn: Transaction, now: int) -> None:
+    def __init__(self, txn: Transaction, now: int, salt: int) -> None:
         self.txn = txn
+        self._salt = salt
         self.now = now
         self._slots: dict[bytes, dict[bytes, Slot]] = {}
         self._fresh: dict[tuple[bytes, bytes], Slot] = {}
@@ -45,7 +46,7 @@ class Records:
     def _birth(self) -> int:
         """A number that no other slot of the file has, as a batch has at most 1,000 entries."""
         self._born += 1
-        return self.txn.id() << 10 | self._born
+        return (self.txn.id() << 10 | self._born) ^ self._salt
 
     def get(self, raw: bytes) -> dict[bytes, Slot]:
         """The slots of a record, by their rule's digest."""

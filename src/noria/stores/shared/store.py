@@ -160,7 +160,7 @@ class SharedSpace:
         return self._run(work)
 
     def _apply_in(self, txn: Transaction, batch: Batch, now: int) -> tuple[list[Row], bool]:
-        records = Records(txn, now)
+        records = Records(txn, now, self.file.salt)
         places = [self._place(records, entry, charge=batch.charge) for entry in batch.entries]
         moves = transition(batch, [place.slot for place in places], now)
         written = False
@@ -217,7 +217,7 @@ class SharedSpace:
         """See `Space.refund`."""
 
         def work(txn: Transaction) -> tuple[bool, bool]:
-            records = Records(txn, self.clock())
+            records = Records(txn, self.clock(), self.file.salt)
             changed = [self._refund_in(records, part) for part in parts]
             records.write()
             return any(changed), any(changed)
@@ -242,7 +242,7 @@ class SharedSpace:
         """See `Space.reset`."""
 
         def work(txn: Transaction) -> tuple[int, bool]:
-            records = Records(txn, self.clock())
+            records = Records(txn, self.clock(), self.file.salt)
             raw = record.key_of(self.prefix, key)
             slots = records.get(raw)
             asked = list(slots) if rule_ids is None else [self.digest(name) for name in rule_ids]
@@ -260,7 +260,7 @@ class SharedSpace:
 
         def work(txn: Transaction) -> tuple[tuple[int, list[State]], bool]:
             now = self.clock()
-            slots = Records(txn, now).get(record.key_of(self.prefix, key))
+            slots = Records(txn, now, self.file.salt).get(record.key_of(self.prefix, key))
             found = [(rule, slots.get(self.digest(rule.id))) for rule in rules]
             return (now, [_copied(rule, current(slot, rule, now)) for rule, slot in found]), False
 
