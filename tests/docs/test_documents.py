@@ -152,7 +152,7 @@ def test_the_sizes_of_stores_that_are_named_are_those_of_the_code():
     text = " ".join(read("docs/stores.md").split())
     for words in (
         f"At most {memory.MAX_ENTRIES:,} entries and about {memory.MAX_BYTES >> 20} MB",
-        f"{memory._ENTRY_BYTES} bytes and the size of its key, {memory._LOG_BYTES} bytes for a log and",
+        f"{memory._ENTRY_BYTES} bytes and the size of its key, {memory._LOG_BYTES} bytes for a log",
         f"share overflow records, {memory._SHARED} for each limit",
         f"The file takes {shared.SIZE >> 20} MiB",
         f"takes {record.SLOT.size} bytes in it",

@@ -56,9 +56,9 @@ def checked_number(
     error: type[ConfigError | UsageError] = ConfigError,
 ) -> float:
     """A number above 0, or with `zero` from 0, up to `most`."""
-    if type(value) in (int, float):
-        number = float(value)  # type: ignore[arg-type]
+    if type(value) in {int, float}:
+        number = value
         if (number > 0 or (zero and number == 0)) and number <= most:
-            return number
+            return float(number)
     floor = "from 0" if zero else "above 0"
     raise error(f"{name} {shown(value)}: expected a number {floor} up to {most:g}")
