@@ -14,7 +14,7 @@ _barrier = None
 
 def begin(url, barrier):
     """A process of a crew, which keeps its limiter from task to task."""
-    global _limiter, _barrier
+    global _limiter, _barrier  # noqa: PLW0603 - what a process of a pool keeps
     _limiter = Limiter(url, on_store_failure="closed")
     _barrier = barrier
 

@@ -7,6 +7,7 @@ have to be forgotten.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from noria.stores.shared.pages import Transaction
     from noria.stores.shared.store import SharedSpace
 
+_KINDS = (2, 3)
 _THREE = 3
 """The count of the sliding window's integers; the other two have two."""
 
@@ -60,7 +62,7 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
                     kind, gone, ends, birth, number, a, b, c = unpack(value, at + head_size)
                     if kind == record.LOG:
                         answer, written = _log(space, txn, raw, value, at, key, rule, cost, now)
-                    elif gone and ends <= now:
+                    elif (gone and ends <= now) or kind not in _KINDS:
                         answer, written = space.decide_in(txn, key, rule, cost, now)
                     else:
                         before = None if ends <= now else (a, b, c) if kind == _THREE else (a, b)
@@ -93,13 +95,15 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
                 txn.abort()
                 raise
         except lmdb.MapFullError:
+            space.sweeper.crowd()
+            answer = None
+        except struct.error:  # a garbled record, with which the general way can deal
             answer = None
         except lmdb.Error as error:
             raise file.failed(error) from error
         finally:
             leave()
         if answer is None:
-            space.sweeper.crowd()
             answer = space.decide_any(key, rule, cost)
         return answer
 

@@ -31,6 +31,7 @@ REFUND = struct.Struct("<q")
 LOG = 6
 """The count of a log's integers, which only a log has."""
 
+_COUNTS = (2, 3, LOG)
 _REFUNDS_AT = 33
 LONGEST_KEY = 400
 """LMDB takes keys of up to 511 bytes; longer ones are digested."""
@@ -61,13 +62,18 @@ def key_of(prefix: bytes, key: str) -> bytes:
 
 
 def unpack(value: bytes, log_of: Callable[[int], object]) -> dict[bytes, Slot]:
-    """The slots of a record by their rule's digest; `log_of` gives a log's entries by birth."""
+    """The slots of a record by their rule's digest; `log_of` gives a log's entries by birth.
+
+    Raises `struct.error` for bytes that are no record.
+    """
     slots: dict[bytes, Slot] = {}
     at = 0
     while at < len(value):
         digest, period, tick, count, refunds, expires, birth, charges, *numbers = SLOT.unpack_from(
             value, at
         )
+        if count not in _COUNTS or tick < 1 or period < tick or period % tick:
+            raise struct.error("garbled")
         slot = Slot((period, tick), birth)
         slot.expires = expires
         slot.charges = charges
@@ -94,9 +100,11 @@ def pack(digest: bytes, slot: Slot) -> bytes:
 
 
 def runs_out(value: bytes) -> int:
-    """The moment from which no slot of a record counts."""
+    """The moment from which no slot of a record counts; 0 for bytes that are no record."""
     at = latest = 0
     while at < len(value):
+        if len(value) - at < SLOT.size:
+            return 0
         latest = max(latest, SLOT.unpack_from(value, at)[5])
         at += SLOT.size + value[at + _REFUNDS_AT] * REFUND.size
     return latest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import struct
 from typing import TYPE_CHECKING
 
 from noria.model.batch import Slot
@@ -52,12 +54,7 @@ class Records:
         """The slots of a record, by their rule's digest."""
         slots = self._slots.get(raw)
         if slots is None:
-            value = self.txn.get(raw)
-            slots = self._slots[raw] = (
-                {}
-                if value is None
-                else record.unpack(value, lambda birth: pages.Pages(self.txn, birth))
-            )
+            slots = self._slots[raw] = slots_of(self.txn, self.txn.get(raw, b""))
         return slots
 
     def put(self, raw: bytes, digest: bytes, slot: Slot) -> None:
@@ -97,6 +94,18 @@ class Records:
                 self.txn.put(raw, b"".join(record.pack(name, slot) for name, slot in slots.items()))
             else:
                 self.txn.delete(raw)
+
+
+def slots_of(txn: Transaction, value: bytes) -> dict[bytes, Slot]:
+    """The slots of a record; none where its bytes are garbled, which is said in the log.
+
+    LMDB's verifier sees a damaged tree, but not damaged values in it.
+    """
+    try:
+        return record.unpack(value, lambda birth: pages.Pages(txn, birth))
+    except struct.error:
+        logging.getLogger("noria").error("a record of the shared store was garbled: it starts anew")
+        return {}
 
 
 def delete_pages(slot: Slot) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noria.stores.shared import pages, record
-from noria.stores.shared.records import delete_pages
+from noria.stores.shared.records import delete_pages, slots_of
 
 if TYPE_CHECKING:
     from noria.stores.shared.file import SharedFile
@@ -72,6 +72,6 @@ class Sweeper:
             found = cursor.next()
         self._hand = cursor.key() if found else _FIRST
         for key, value in gone:
-            for slot in record.unpack(value, lambda birth: pages.Pages(txn, birth)).values():
+            for slot in slots_of(txn, value).values():
                 delete_pages(slot)
             txn.delete(key)
