@@ -162,8 +162,7 @@ def test_threads_share_one_limit_exactly():
     try:
 
         def work():
-            for _ in range(30):
-                passed.append(bool(limiter.consume("k", "100/day")))
+            passed.extend([bool(limiter.consume("k", "100/day")) for _ in range(30)])
 
         threads = [threading.Thread(target=work) for _ in range(16)]
         for thread in threads:
@@ -183,8 +182,7 @@ def test_sweeping_beside_traffic_loses_no_count(clock):
 
     def hit():
         try:
-            for _ in range(200):
-                passed.append(bool(limiter.consume("k", "300/day")))
+            passed.extend([bool(limiter.consume("k", "300/day")) for _ in range(200)])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             failures.append(error)
 

@@ -49,16 +49,14 @@ def checked_clock(clock: Any) -> None:  # noqa: ANN401 - what callers give
 
 def checked_number(
     name: str,
-    value: object,
+    value: Any,  # noqa: ANN401 - what callers give
     *,
     most: float,
     zero: bool = False,
     error: type[ConfigError | UsageError] = ConfigError,
 ) -> float:
     """A number above 0, or with `zero` from 0, up to `most`."""
-    if type(value) in {int, float}:
-        number = value
-        if (number > 0 or (zero and number == 0)) and number <= most:
-            return float(number)
+    if type(value) in {int, float} and (value > 0 or (zero and value == 0)) and value <= most:
+        return float(value)
     floor = "from 0" if zero else "above 0"
     raise error(f"{name} {shown(value)}: expected a number {floor} up to {most:g}")

@@ -119,7 +119,7 @@ class Limiter:
             and (cost is _ONE or (type(cost) is int and 0 <= cost <= MAX_COST))
             and on_store_failure is None
         ):
-            alone: Limit = limit if limit.__class__ is Limit else as_limit(limit)
+            alone = limit if isinstance(limit, Limit) else as_limit(limit)
             rule = alone.quick
             if rule is not None:
                 try:

@@ -104,7 +104,8 @@ def slots_of(txn: Transaction, value: bytes) -> dict[bytes, Slot]:
     try:
         return record.unpack(value, lambda birth: pages.Pages(txn, birth))
     except struct.error:
-        logging.getLogger("noria").error("a record of the shared store was garbled: it starts anew")
+        log = logging.getLogger("noria")
+        log.error("a record of the shared store was garbled: it starts anew")  # noqa: TRY400
         return {}
 
 
