@@ -25,7 +25,7 @@ check: setup ## format, lint, types, floors
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/pyright
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format

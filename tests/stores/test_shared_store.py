@@ -155,10 +155,10 @@ def test_a_log_in_use_keeps_only_the_pages_of_its_window(url, clock):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_full_file_shares_records_and_forgets_nobody(tmp_path, clock, algorithm):
     limit = Limit(5, per=3600, algorithm=algorithm)
-    with Limiter(f"shared://{tmp_path}/store?size=1MB", clock=clock) as limiter:
+    with Limiter(f"shared://{tmp_path}/store?size=4MB", clock=clock) as limiter:
         for _ in range(5):
             assert limiter.consume("victim", limit)
-        decisions = [limiter.consume(f"flood-{number}", limit) for number in range(12_000)]
+        decisions = [limiter.consume(f"flood-{number}", limit) for number in range(50_000)]
         assert all(decision.degraded is None for decision in decisions)
         reasons = {decision.outcomes[0].reason for decision in decisions}
         assert reasons == {"ok", "overflow"}
@@ -263,3 +263,20 @@ def test_a_closed_store_answers_no_more(tmp_path):
     assert limiter.consume("k", "5/day").degraded == "open"
     with pytest.raises(StoreUnavailable):
         limiter.peek("k", "5/day")
+
+
+@pytest.mark.parametrize(
+    ("limit", "cost"),
+    [
+        (Limit("1/day", algorithm="token-bucket", burst=10**9), 10**8),
+        (Limit("1/3650d", algorithm="token-bucket", burst=10**5), 10**5),
+        (Limit("1/week", algorithm="token-bucket", burst=10**9), 10**9),
+    ],
+)
+def test_buckets_that_are_full_again_after_ages_are_kept(url, clock, limit, cost):
+    with Limiter(url, clock=clock) as shared, Limiter("memory://", clock=clock) as memory:
+        for _ in range(3):
+            ours, other = (one.consume("k", limit, cost=cost) for one in (shared, memory))
+            assert (ours.allowed, ours.remaining) == (other.allowed, other.remaining)
+            ours, other = (one.consume("k", limit, "5/day") for one in (shared, memory))
+            assert (ours.allowed, ours.remaining) == (other.allowed, other.remaining)

@@ -52,7 +52,9 @@ class Journal:
             "retry_after": retry_seconds(decision.retry_after),
             "suppressed": suppressed,
         }
+        # A limit's name may be any text, but a line stays a line.
         words = " ".join(f"{name}={value}" for name, value in facts.items())
+        words = words.encode("unicode_escape").decode() if not words.isprintable() else words
         _logger.warning("rate_limited %s", words, extra=facts)
 
 

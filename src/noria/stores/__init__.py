@@ -28,6 +28,9 @@ _LATER = (
 )
 _SIZES = {"": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 
+_LEAST_SIZE = 4 << 20
+"""Of a shared file: below, the room that LMDB needs for its copies is too much of it."""
+
 _named: dict[str, tuple[dict[str, int], MemoryStore]] = {}
 _named_lock = Lock()
 
@@ -93,6 +96,8 @@ def _shared(url: str, path: str, options: dict[str, str]) -> Store:
             f'store {shown(url)} needs the extra "shared": pip install "noria[shared]"'
         ) from None
     sizes = _sizes(url, options, ("size",))
+    if sizes.get("size", _LEAST_SIZE) < _LEAST_SIZE:
+        raise ConfigError(f"store {shown(url)}: size: expected {_LEAST_SIZE >> 20}MB or more")
     return SharedStore(None if path in ("", "/") else path, **sizes)
 
 

@@ -35,6 +35,7 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
     file, clock, prefix = space.file, space.clock, space.prefix
     enter, leave, steady, injected = file.enter, file.leave, file.steady, space.injected
     heads, longest, head_size = space.heads, record.LONGEST_KEY, record.HEAD.size
+    farthest = record.FARTHEST
     unpack, pack, used = record.CORE.unpack_from, record.USED.pack, record.USED.size
 
     def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912, PLR0915
@@ -80,7 +81,10 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
                                 a, b, c = state
                             else:
                                 a, b = state
-                            slot = pack(head, kind, gone, ends * tick, birth, number, a, b, c)
+                            ends *= tick
+                            if ends > farthest:
+                                ends = farthest
+                            slot = pack(head, kind, gone, ends, birth, number, a, b, c)
                             slot += value[at + used :]
                             txn.put(raw, value[:at] + slot if at else slot)
                         answer = (
@@ -131,7 +135,7 @@ def _new(  # noqa: PLR0913
     if (
         len(value) > 8 * record.SLOT.size
         or txn.get(space.shared_key(key)) is not None
-        or not (value or space.sweeper.has_room(txn, now))
+        or not space.sweeper.has_room(txn, now)
     ):
         return space.decide_in(txn, key, rule, cost, now)
     slot = Slot(rule.shape, txn.id() << 10 ^ space.file.salt)

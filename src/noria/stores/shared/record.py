@@ -28,6 +28,8 @@ CORE = struct.Struct("<BB6x6q")
 USED = struct.Struct(f"<{HEAD.size}sBB6x6q")
 """Both, the head as it is."""
 REFUND = struct.Struct("<q")
+FARTHEST = 2**62
+"""The latest moment that fits, in microseconds; what would run out later runs out then."""
 LOG = 6
 """The count of a log's integers, which only a log has."""
 
@@ -95,7 +97,7 @@ def pack(digest: bytes, slot: Slot) -> bytes:
     state, refunds = slot.state, slot.refunds
     numbers = (state[0], *state[2:]) if len(state) > LOG else state  # but for a log's entries
     head = digest, *slot.shape, len(numbers), len(refunds)
-    tail = slot.expires, slot.birth, slot.charges, *(*numbers, 0, 0, 0, 0)[:LOG]
+    tail = min(slot.expires, FARTHEST), slot.birth, slot.charges, *(*numbers, 0, 0, 0, 0)[:LOG]
     return SLOT.pack(*head, *tail) + struct.pack(f"<{len(refunds)}q", *refunds)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from noria.model.limit import Rule
     from noria.stores.shared.pages import Transaction
 
+OVERFLOW = b"o"
+"""What the keys of overflow records begin with."""
 MOST_SLOTS = 64
 """The most limits of one key that can be live at once."""
 
@@ -25,6 +27,7 @@ class Records:
         self.txn = txn
         self._salt = salt
         self.now = now
+        self.room: bool | None = None  # whether there is any for something new, once it was asked
         self._slots: dict[bytes, dict[bytes, Slot]] = {}
         self._fresh: dict[tuple[bytes, bytes], Slot] = {}
         self._born = 0
@@ -85,7 +88,11 @@ class Records:
             for digest in [name for name in slots if name not in changed]:
                 if slots[digest].expires <= self.now:
                     delete_pages(slots.pop(digest))
-            if len(slots) > MOST_SLOTS:
+            if len(slots) > MOST_SLOTS and raw.startswith(OVERFLOW):
+                # Nobody's own: the limit that would be over first gives way, whoever shared it.
+                first = min(slots.keys() - changed, key=lambda name: slots[name].expires)
+                delete_pages(slots.pop(first))
+            elif len(slots) > MOST_SLOTS:
                 raise UsageError(
                     f"more than {MOST_SLOTS} different limits are live on one key; give limits a "
                     "name, so that changed numbers do not make another limit"

@@ -26,7 +26,7 @@ from noria.model.batch import Batch, Entry, Evidence, Slot
 from noria.stores.shared import pages, record
 from noria.stores.shared.file import SharedFile
 from noria.stores.shared.quick import quick
-from noria.stores.shared.records import Records
+from noria.stores.shared.records import OVERFLOW, Records
 from noria.stores.shared.sweeper import Sweeper
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class SharedSpace:
         self.clock = clock or file.now
         self.injected = clock is not None
         self.prefix = record.place(b"r", namespace)
-        self._shared_prefix = record.place(b"o", namespace)
+        self._shared_prefix = record.place(OVERFLOW, namespace)
         self.heads: dict[Rule, bytes] = {}
         self._digests: dict[str, bytes] = {}
         self._decide = quick(self)
@@ -189,7 +189,9 @@ class SharedSpace:
             return _Place(raw, digest, slot or Slot(entry.rule.shape, 0), shared=False)
         shared = self.shared_key(entry.key)
         common = records.get(shared).get(digest)
-        if not slots and not self.sweeper.has_room(records.txn, records.now):
+        if records.room is None:
+            records.room = self.sweeper.has_room(records.txn, records.now)
+        if not records.room:
             common = common or records.fresh(shared, digest, entry.rule)
             return _Place(shared, digest, common, shared=True)
         fresh = records.fresh(raw, digest, entry.rule)
