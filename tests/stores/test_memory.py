@@ -299,3 +299,17 @@ def test_resident_memory_levels_off():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_resident_memory_levels_off_over_five_million_keys():
     assert grown(5_000_000, 200_000) < 1.05
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_making_room_for_one_limit_loses_no_charge_of_another(clock, algorithm):
+    _, limiter = small(clock)
+    old = Limit("10/minute", algorithm=algorithm)
+    limiter.consume("k", old)
+    clock.now += 600_000_000  # what was charged has run out, and is due to be dropped
+    assert limiter.consume("k", old, "100/second", cost=10)
+    assert not limiter.consume("k", old, cost=10)
+    limiter.consume("tenant", old)
+    clock.now += 600_000_000
+    passed = [limiter.consume_many([("tenant", old, 10), (f"u{n}", old, 1)]) for n in range(4)]
+    assert [bool(decision) for decision in passed] == [True, False, False, False]

@@ -162,10 +162,12 @@ class MemorySpace:
 
     def _apply(self, batch: Batch, now: int) -> list[Row]:
         store = self._store
+        kept, room = self._kept, True
+        new = [entry.key for entry in batch.entries if not self._find(entry.key, entry.rule.id)]
+        if new and batch.charge:
+            room = kept.has_room(max(new, key=len), now, len(new))
+        # Only now: making room drops what has run out, and a slot found before might be dropped.
         found = [self._find(entry.key, entry.rule.id) for entry in batch.entries]
-        new = [entry.key for entry, slot in zip(batch.entries, found, strict=True) if slot is None]
-        kept = self._kept
-        room = not new or not batch.charge or kept.has_room(max(new, key=len), now, len(new))
         born: dict[tuple[str, int], Kept] = {}
         slots = [
             self._new(entry, now, born, room=room) if slot is None else slot
