@@ -313,3 +313,48 @@ def test_making_room_for_one_limit_loses_no_charge_of_another(clock, algorithm):
     clock.now += 600_000_000
     passed = [limiter.consume_many([("tenant", old, 10), (f"u{n}", old, 1)]) for n in range(4)]
     assert [bool(decision) for decision in passed] == [True, False, False, False]
+
+
+def test_limits_made_up_at_run_time_leave_no_tables_behind(clock):
+    _, limiter = small(clock)
+    for number in range(10_000):
+        limiter.consume("k", Limit(number + 1, per=1))
+        clock.now += 3_000_000
+    assert len(limiter._space._tables) <= 2_048
+
+
+FORKS = """
+import os, sys, threading
+from noria import Limit, Limiter
+sys.setswitchinterval(1e-5)
+limit = Limit(10**9, per=3600)
+limiters = [Limiter("memory://") for _ in range(20)]
+stop = False
+def decide():
+    while not stop:
+        for limiter in limiters:
+            limiter.consume("k", limit)
+def make():
+    while not stop:
+        Limiter("memory://")
+def fork():
+    for _ in range(25):
+        child = os.fork()
+        if child == 0:
+            for limiter in limiters:
+                limiter.consume("k", limit)
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+threads = [threading.Thread(target=work, daemon=True) for work in (decide, decide, make)]
+forkers = [threading.Thread(target=fork) for _ in range(3)]
+for thread in [*threads, *forkers]: thread.start()
+for thread in forkers: thread.join()
+stop = True
+"""
+
+
+def test_forks_by_several_threads_while_stores_are_made_leave_no_lock_held():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS], timeout=60, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr

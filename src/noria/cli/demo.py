@@ -116,7 +116,9 @@ def _wait_is_true(server: Server, console: Console) -> None:
 
 def _stay(server: Server, console: Console) -> None:
     url = f"http://127.0.0.1:{server.port}"
-    many = f"for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/hello; done; echo"
+    many = (
+        f"for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/hello; done; echo"
+    )
     try:
         console.print("[bold]Try it[/]")
         for line in (f"curl -i {url}/hello", f"curl -i {url}/login", many):

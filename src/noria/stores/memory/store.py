@@ -41,7 +41,8 @@ class MemoryStore:
         self.offset = (time_ns() - monotonic_ns()) // 1000
         self.overflowed = 0
         self.tables = Tables(max_entries, max_bytes)
-        _locks.add(self.lock)
+        with _registry:
+            _locks.add(self.lock)
 
     def space(self, namespace: str, clock: Clock | None) -> MemorySpace:
         """The store under a namespace, by its own clock or the one given."""
@@ -113,19 +114,9 @@ class MemorySpace:
                             grown(slot)
                             state = slot.state
                 return (
-                    fits,
-                    left,
-                    wait,
-                    now,
-                    key,
-                    rule,
-                    cost,
-                    state,
-                    slot.birth,
-                    slot.charges,
-                    None,
-                    False,
-                )
+                    fits, left, wait, now, key, rule, cost,
+                    state, slot.birth, slot.charges, None, False,
+                )  # fmt: skip
             finally:
                 release()
 
@@ -195,9 +186,13 @@ class MemorySpace:
         return [move.row for move in moves]
 
     def _table(self, rule_id: str) -> Table:
-        table = self._tables.get(rule_id)
+        tables = self._tables
+        table = tables.get(rule_id)
         if table is None:
-            table = self._tables[rule_id] = Table()
+            if len(tables) % 1024 == 1023:  # noqa: PLR2004 - limits are made up at run time
+                for name in [name for name, kept in tables.items() if not kept and not kept.queues]:
+                    del tables[name]
+            table = tables[rule_id] = Table()
         return table
 
     def _find(self, key: str, rule_id: str) -> Kept | None:
@@ -207,7 +202,7 @@ class MemorySpace:
     def _new(
         self, entry: Entry, now: int, born: dict[tuple[str, int], Kept], *, room: bool
     ) -> Kept:
-        """A slot for a key that has none: its own, or the one it shares where there is no kept.
+        """A slot for a key that has none: its own, or the one it shares where there is no room.
 
         `born` are the shared ones that this batch has made.
         """
@@ -259,12 +254,15 @@ class MemorySpace:
             return now, states
 
 
+_registry = Lock()
+"""Over the two below: one thread forks at a time, and none makes a store meanwhile."""
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 _held: list[Lock] = []
 
 
 def _before_fork() -> None:
     """Take every lock, so that the child does not inherit a store in the middle of a step."""
+    _registry.acquire()
     _held.extend(_locks)
     for lock in _held:
         lock.acquire()
@@ -273,6 +271,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _held:
         _held.pop().release()
+    _registry.release()
 
 
 if hasattr(os, "register_at_fork"):
