@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from noria.stores.shared.pages import Transaction
     from noria.stores.shared.store import SharedSpace
 
-_KINDS = (2, 3)
-_THREE = 3
-"""The count of the sliding window's integers; the other two have two."""
+_KINDS = _TWO, _THREE = 2, 3
+"""The counts of integers of the states that are only that: three for the sliding window."""
 
 
 def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C901, PLR0915
@@ -40,13 +39,11 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
 
     def decide(key: str, rule: Rule, cost: int) -> Answer:  # noqa: C901, PLR0912, PLR0915
         head = heads.get(rule)
-        if head is None or key.__class__ is not str or not key:
-            return space.decide_any(key, rule, cost)
         try:
             raw = prefix + key.encode()
-        except UnicodeEncodeError:
-            return space.decide_any(key, rule, cost)
-        if len(raw) > longest:
+        except (AttributeError, TypeError, UnicodeEncodeError):
+            return space.decide_any(key, rule, cost)  # which says what is wrong with the key
+        if head is None or len(raw) > longest:
             return space.decide_any(key, rule, cost)
         answer: Answer | None = None
         enter(None)
@@ -61,16 +58,15 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
                     answer, written = _new(space, txn, raw, value, key, rule, cost, now)
                 else:
                     kind, gone, ends, birth, number, a, b, c = unpack(value, at + head_size)
-                    if kind == record.LOG:
-                        answer, written = _log(space, txn, raw, value, at, key, rule, cost, now)
-                    elif (gone and ends <= now) or kind not in _KINDS:
-                        answer, written = space.decide_in(txn, key, rule, cost, now)
+                    before = (a, b) if kind == _TWO else (a, b, c) if kind == _THREE else None
+                    if ends <= now:
+                        before = None
+                    if before is None and (gone or kind not in _KINDS):
+                        answer, written = _rare(space, txn, raw, value, at, key, rule, cost, now)
                     else:
-                        before = None if ends <= now else (a, b, c) if kind == _THREE else (a, b)
                         tick = rule.tick
-                        fits, state, ends, left, wait = rule.step(
-                            rule.numbers, before, now // tick, cost
-                        )
+                        t = now if tick == 1 else now // tick
+                        fits, state, ends, left, wait = rule.step(rule.numbers, before, t, cost)
                         written = state is not before
                         if written:
                             if before is None:  # what has run out begins another life
@@ -81,7 +77,8 @@ def quick(space: SharedSpace) -> Callable[[str, Rule, int], Answer]:  # noqa: C9
                                 a, b, c = state
                             else:
                                 a, b = state
-                            ends *= tick
+                            if tick != 1:
+                                ends *= tick
                             if ends > farthest:  # noqa: PLR1730 - quicker than a call of min
                                 ends = farthest
                             slot = pack(head, kind, gone, ends, birth, number, a, b, c)
@@ -150,6 +147,23 @@ def _new(  # noqa: PLR0913
         known = ends - now // rule.tick, None, ends - now // rule.tick
     txn.put(raw, value + record.pack(space.digest(rule.id), slot))
     return (*head, state if known is None else state[:1], slot.birth, 1, known, False), True
+
+
+def _rare(  # noqa: PLR0913
+    space: SharedSpace,
+    txn: Transaction,
+    raw: bytes,
+    value: bytes,
+    at: int,
+    key: str,
+    rule: Rule,
+    cost: int,
+    now: int,
+) -> tuple[Answer, bool]:
+    """`decide` for a log; and where refunds have to be forgotten, or a record is garbled."""
+    if rule.grows and value[at + record.HEAD.size] == record.LOG:
+        return _log(space, txn, raw, value, at, key, rule, cost, now)
+    return space.decide_in(txn, key, rule, cost, now)
 
 
 def _log(  # noqa: PLR0913
