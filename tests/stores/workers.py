@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from pathlib import Path
 
 from noria import Limiter
@@ -15,6 +16,8 @@ _barrier = None
 def begin(url, barrier):
     """A process of a crew, which keeps its limiter from task to task."""
     global _limiter, _barrier  # noqa: PLW0603 - what a process of a pool keeps
+    # The pool ends us by SIGTERM, whatever was made of it in the process we were forked off.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _limiter = Limiter(url, on_store_failure="closed")
     _barrier = barrier
 

@@ -12,6 +12,7 @@ import json
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.table import Table
@@ -23,13 +24,14 @@ from noria.model.rate import format_rate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from noria.cli.server import Answer, Server
     from noria.model.limit import Limit
 
 __all__ = ["DemoError", "play"]
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OK = 200
 _REFUSED = 429
 _REQUESTS = 14
@@ -42,11 +44,8 @@ _SHOWN_REFUSED = ("retry-after", "cache-control")
 
 def play(*, port: int, workers: int, store: str | None, once: bool) -> None:
     """Run the demo; `DemoError` where a limit was not kept, KeyboardInterrupt on Ctrl-C."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets it
-            signal.signal(number, signal.default_int_handler)
     console = Console(highlight=False)
-    with serving(port, workers, store) as server:
+    with _ended_by_signals(), serving(port, workers, store) as server:
         console.print(f"[bold]Noria {noria.__version__} demo[/]")
         console.print(f"A sample API on http://127.0.0.1:{server.port}")
         console.print(f"served by {_processes(server)}")
@@ -60,6 +59,20 @@ def play(*, port: int, workers: int, store: str | None, once: bool) -> None:
         if not once:
             _stay(server, console)
     console.print("The demo has ended, and what it started with it.")
+
+
+@contextmanager
+def _ended_by_signals() -> Generator[None]:
+    """Let the signals that end a process raise KeyboardInterrupt, so that it cleans up first."""
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    try:
+        for number, handler in before.items():
+            if handler != signal.SIG_IGN:  # as nohup sets it
+                signal.signal(number, signal.default_int_handler)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _limit_holds(server: Server, console: Console) -> None:
