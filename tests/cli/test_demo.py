@@ -157,3 +157,11 @@ def test_a_port_that_is_taken_is_passed_over(scratch):
             process.send_signal(signal.SIGINT)
             process.stdout.read()
     assert port < int(re.search(r"127\.0\.0\.1:(\d+)", output)[1]) < port + 100
+
+
+def test_the_demo_leaves_signal_handlers_as_they_were():
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in ending]
+    with demo._ended_by_signals():
+        assert signal.getsignal(signal.SIGTERM) == signal.default_int_handler
+    assert [signal.getsignal(number) for number in ending] == before
