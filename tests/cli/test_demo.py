@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from noria.cli import demo
 from noria.cli.server import DemoError, await_workers
 
 COMMAND = [sys.executable, "-m", "noria", "demo"]
